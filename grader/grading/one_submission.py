@@ -232,7 +232,7 @@ class Grading:
             with self.record.stage("inspection"):
                 given = self.candidate, self.oracle, self.todo.cases
                 narrow = judge_other_inputs(*given)
-                if not self.record.add_late(narrow) and right:
+                if not self.record.add_late(narrow) and right and not self.candidate.worker.ended:
                     gradients = judge_other_gradients(*given, wrong_changes(narrow))
                     if narrow is None or (gradients is not None and gradients.severity == "error"):
                         self.record.add_late(gradients)

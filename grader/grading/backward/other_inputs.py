@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from grader.grading.compare.expected import EPSILON, Expected
 from grader.grading.compare.nonsmooth import absolute_error
 from grader.grading.compare.scaling import REDUCED_PRECISION, scale_of
 from grader.grading.control import reference_passes
-from grader.grading.forward.other_inputs import WrongTensor, difference, is_finite, narrow_inputs
+from grader.grading.forward.other_inputs import WrongTensor, difference, ended_by, is_finite, narrow_inputs
 from grader.grading.oracle import variations
 from grader.grading.oracle.case import Case, first_comparable, is_input
 from grader.grading.oracle.derivatives import are_derivatives
@@ -29,10 +29,12 @@ from grader.grading.oracle.input_changes import (
     EQUAL,
     NEAR_RANGE,
     OUTLIER,
+    PAIRED,
     SCALED_FAR,
     SCALED_UP,
     SHIFTED,
     SMALLER,
+    over_pairs,
 )
 from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.oracle.other_inputs import (
@@ -49,7 +51,7 @@ from grader.grading.oracle.other_inputs import (
     room,
 )
 from grader.grading.oracle.values import is_float
-from grader.grading.outcome import diagnose, first_line
+from grader.grading.outcome import Stopped, diagnose, first_line
 from grader.verdict.models import Diagnosis
 
 WITHOUT_GRADIENTS = frozenset({NEAR_RANGE, EQUAL})
@@ -69,7 +71,7 @@ def judge_other_gradients(
 ) -> Diagnosis | None:
     """A fault of gradients on inputs unlike those of the first comparable case: an error or a warning.
 
-    Not under the changes for which outputs are wrong. Raises Stopped.
+    Not under the changes for which outputs are wrong. Raises Stopped if something outside may have ended a process.
     """
     case = first_comparable(cases)
     if case is None or case.released or not _asks_gradients(oracle, case):
@@ -81,7 +83,13 @@ def judge_other_gradients(
     others = [other for other in others if other.change not in wrong_outputs]
 
     def judge(one: Candidate) -> Diagnosis | None:
-        return narrow_inputs(_wrong(one, oracle, case, others), others, case, stage="backward")
+        wrong: dict[str, WrongTensor] = {}
+        try:
+            for change, found in _wrong(one, oracle, case, others):
+                wrong.setdefault(change, found)
+        except Stopped as stopped:
+            wrong |= ended_by(stopped)
+        return narrow_inputs(wrong, others, case, stage="backward")
 
     diagnosis, key = judge(candidate), ("other gradients judged", case.seed, case.training, tuple(wrong_outputs))
     return diagnosis if diagnosis and reference_passes(candidate, oracle, key, judge, ("error", "warning")) else None
@@ -216,19 +224,24 @@ def _tolerant(expected: Expected, usual: Expected, slack: float) -> Expected:
     )
 
 
-def _wrong(candidate: Candidate, oracle: Oracle, case: Case, others: Sequence[OtherInputs]) -> dict[str, WrongTensor]:
-    """Faults by change, up to the first backward that raises."""
-    wrong: dict[str, WrongTensor] = {}
+def _wrong(
+    candidate: Candidate, oracle: Oracle, case: Case, others: Sequence[OtherInputs]
+) -> Iterator[tuple[str, WrongTensor]]:
+    """Yields changes with a fault of each, up to the first backward that raises. Raises Stopped."""
     questions = [one_product(candidate, other.case) for other in others]
     for other, answer in zip(others, attempt_each(candidate, questions, "backwards of other inputs"), strict=False):
         if answer.result.failure is not None:
-            wrong[other.change] = WrongTensor(f"the backward raises {first_line(answer.result.failure)}")
+            yield other.change, WrongTensor(f"the backward raises {first_line(answer.result.failure)}")
             continue
         gradients = product(candidate, other.case, answer.result, answer.key).gradients
         for name, expected in other.case.gradients.items():
             gradient = gradients[name]
             if expected is None or gradient is None or (other.change in ONLY_FINITE and is_finite(gradient)):
                 continue
+            if other.change == PAIRED:
+                if not is_input(name):
+                    continue
+                expected, gradient = _over_pairs(expected), over_pairs(gradient)
             any_choice = replace(expected, ties=None)
             found = difference(f"the gradient of `{other.case.operand_names[name]}`", any_choice, gradient)
             if found and expected.ties and tolerance.passes(expected, gradient):
@@ -242,8 +255,13 @@ def _wrong(candidate: Candidate, oracle: Oracle, case: Case, others: Sequence[Ot
                 continue
             if is_input(name) and _is_the_derivative(oracle, case, other.case, gradients):
                 break
-            wrong.setdefault(other.change, found)
-    return wrong
+            yield other.change, found
+
+
+def _over_pairs(expected: Expected) -> Expected:
+    """The sums of a gradient over equal neighbours, in which ties do not show."""
+    sums = over_pairs(expected.reference64)
+    return replace(expected.around(sums), shape=tuple(sums.shape))
 
 
 def _is_a_multiple(expected: Expected, gradient: torch.Tensor) -> bool:

@@ -140,7 +140,7 @@ def _wrong(candidate: Candidate, others: Sequence[OtherInputs]) -> dict[str, Wro
         try:
             result = candidate.attempt(job, "forward", "forwards of other inputs")
         except Stopped as stopped:
-            return wrong | {"inputs unlike them": WrongTensor(stopped.diagnosis.message)}
+            return wrong | ended_by(stopped)
         failure, failed = result.failure, len(left)
         if failure is not None:
             failed = next((turn for turn, end in enumerate(ends) if failure.step < end), len(left) - 1)
@@ -150,11 +150,18 @@ def _wrong(candidate: Candidate, others: Sequence[OtherInputs]) -> dict[str, Wro
                 source = f"output:{turn}:{name}"
                 if _only_finite(other, name) and is_finite(result.sealed.get(source)):
                     continue
-                found = _difference(other.case, name, result.sealed.get(source))
+                found = difference(name, other.case.outputs[name], result.sealed.get(source))
                 if found is not None:
                     wrong.setdefault(other.change, found)
         left = left[failed + 1 :]
     return wrong
+
+
+def ended_by(stopped: Stopped) -> dict[str, WrongTensor]:
+    """The fault of a process that ended on some of the inputs, unless something outside may have ended it."""
+    if stopped.kill is not None:
+        raise stopped
+    return {"inputs unlike them": WrongTensor(stopped.diagnosis.message)}
 
 
 def _only_finite(other: OtherInputs, name: str) -> bool:
@@ -163,15 +170,10 @@ def _only_finite(other: OtherInputs, name: str) -> bool:
     return other.change in SPECIALS and not in_float32
 
 
-def _difference(case: Case, name: str, value: torch.Tensor | None) -> WrongTensor | None:
-    """The fault of an output, or None."""
-    if value is None:
-        return WrongTensor(f"{name} has another shape or dtype")
-    return difference(name, case.outputs[name], value)
-
-
-def difference(what: str, expected: Expected, value: torch.Tensor) -> WrongTensor | None:
+def difference(what: str, expected: Expected, value: torch.Tensor | None) -> WrongTensor | None:
     """The fault of a tensor, or None. Ties, which equal inputs have, may go to any element."""
+    if value is None:
+        return WrongTensor(f"{what} has another shape or dtype")
     if not expected.rounds:
         differs = tolerance.check(expected, value).message
         return None if differs is None else WrongTensor(differs, lost=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import torch
 
 from grader.grading.compare.blocks import kth_smallest
+from grader.grading.compare.ties import has_ties
 from grader.grading.oracle.code_changes import CODE_CHANGES, Change
 from grader.grading.oracle.input_structure import Structure
 from grader.grading.oracle.values import as_before, as_real, is_float, is_mask, values_of
@@ -29,6 +30,8 @@ OUTLIER = "inputs with 200 at the end of each row"
 SKEWED = "inputs skewed, so that each row is close to the first one"
 EQUAL = "inputs all equal"
 """Takes all variance away, and so shows an epsilon too."""
+PAIRED = "inputs whose neighbours are equal"
+"""Two and two along each dimension but the first: the maximum of a row or a window is there several times."""
 NEAR_RANGE = "inputs scaled up to near the largest number"
 """A mask of -1e9 loses its meaning there."""
 ZERO_SAMPLE = "inputs whose first sample is zero"
@@ -183,6 +186,28 @@ def _equal(structure: Structure, value: torch.Tensor) -> torch.Tensor:
     return structure.elementwise(value, lambda part: largest.expand(part.shape))
 
 
+def _paired(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
+    """Not where drawn elements are equal, at which the gradients for the drawn inputs are judged."""
+    if not structure.dense or not value.dim() or has_ties(value):
+        return None
+    for dim in _paired_dims(value):
+        value = value.index_select(dim, torch.arange(value.shape[dim], device=value.device) // 2 * 2)
+    return value
+
+
+def over_pairs(gradient: torch.Tensor) -> torch.Tensor:
+    """The sums over what PAIRED makes equal, for which it does not matter which of it has the gradient."""
+    for dim in _paired_dims(gradient):
+        of_pair = torch.arange(gradient.shape[dim], device=gradient.device) // 2
+        shape = [(extent + 1) // 2 if at == dim else extent for at, extent in enumerate(gradient.shape)]
+        gradient = gradient.new_zeros(shape).index_add_(dim, of_pair, gradient)
+    return gradient
+
+
+def _paired_dims(value: torch.Tensor) -> range:
+    return range(1 if value.dim() > 1 else 0, value.dim())
+
+
 def _first_zero(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
     """Not where zero is the end of the range, as of probabilities, or drawn elements keep away from it."""
     near = float(value.abs().min()) < float(value.double().square().mean().sqrt()) / 10
@@ -205,6 +230,7 @@ CHANGES: Mapping[str, Change] = {
     "inputs sorted along the last dimension": _sorted,
     SKEWED: _alike,
     EQUAL: _equal,
+    PAIRED: _paired,
     NEAR_RANGE: _largest,
     ZERO_SAMPLE: _first_zero,
 }

@@ -7,11 +7,13 @@ from grader.grading.oracle.input_changes import (
     CHANGES,
     CODE_CHANGES,
     NEAR_RANGE,
+    PAIRED,
     SCALED_DOWN,
     SCALED_FAR,
     SIGNED,
     SMALLER,
     ZERO_SAMPLE,
+    over_pairs,
 )
 from grader.grading.oracle.input_changes import changed as changed_by
 from grader.grading.oracle.input_structure import Structure
@@ -44,6 +46,20 @@ def test_a_value_without_structure_is_changed_by_all():
     assert others[NEAR_RANGE].abs().max() > 1e30
     rows = others["inputs skewed, so that each row is close to the first one"]
     assert (rows - rows[0]).norm() < 0.2 * (value - value[0]).norm()
+
+
+def test_sums_over_equal_neighbours_do_not_depend_on_which_of_equal_maxima_has_the_gradient():
+    _, others = changed(lambda: torch.randn(3, 5, 7))
+    paired = others[PAIRED]
+    assert torch.equal(paired[:, 0], paired[:, 1])
+    assert torch.equal(paired[:, :, 4], paired[:, :, 5])
+    x = paired.requires_grad_()
+    of_first, of_each = (torch.autograd.grad(y.sum(), x)[0] for y in (x.max(2).values.max(1).values, x.amax((1, 2))))
+    assert not torch.equal(of_first, of_each)
+    assert over_pairs(of_first).shape == (3, 3, 4)
+    assert torch.equal(over_pairs(of_first), over_pairs(of_each))
+    doubled = (x == x.amax((1, 2), keepdim=True)).float()
+    assert over_pairs(doubled).sum() > over_pairs(of_each).sum()
 
 
 @pytest.mark.parametrize("kind", ["nonnegative", "unit", "triangular", "symmetric"])
