@@ -6,7 +6,7 @@ import os
 import pytest
 
 from grader.grading import inspection
-from grader.grading.backward.products import judge_products
+from grader.grading.backward.products import judge_product
 from grader.grading.forward.probes import probe_codes, run_probes
 from grader.verdict.models import Device
 from tests import expected as cases
@@ -63,7 +63,7 @@ def judge_draws(resources, problem, submission, variant):
         for training, draw in itertools.product(modes, range(DRAWS)):
             case = oracle.case(variant, training=training, draw=draw)
             diagnoses = [
-                *judge_products(candidate, case).diagnoses,
+                *judge_product(candidate, case).diagnoses,
                 *run_probes(candidate, oracle, [case], probe_codes()),
             ]
             both = (False, bool(case.wrt))

@@ -63,7 +63,7 @@ class JobResult:
         return self.evidence.failure
 
     def take(self, source: str) -> torch.Tensor | None:
-        """Return the sealed tensor and forget it; None for a source that the worker refused."""
+        """Return the sealed tensor, and forget a large one; None for a source that the worker refused."""
         if isinstance(self.sealed, Deferred):
             return self.sealed.take(source)
         return self.sealed.get(source)

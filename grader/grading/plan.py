@@ -1,8 +1,8 @@
 """Decides which cases a submission is compared on, by what the device and the time allow.
 
-All variants are compared; the largest comes last, and is timed. Probes and experiments run on the first: for a problem
-with one large size on a variant with fewer rows (`oracle/fewer_rows.py`), unless the submission fails there. Where the
-device's memory is too short, less is asked of the largest, by scope:
+All variants are compared, but those for the other kind of device; the largest comes last, and is timed. Probes and
+experiments run on the first: for a problem with one large size on a variant with fewer rows (`oracle/fewer_rows.py`),
+unless the submission fails there. Where the device's memory is too short, less is asked of the largest, by scope:
 
 - `EVERYTHING`: nothing is left out;
 - `ESSENTIAL`: no float64 run and, if it is the only size, no probes and experiments;
@@ -31,7 +31,7 @@ from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.grading.timing.stopping import QUICK, Plan, thorough
 from grader.machine.backends import backend
-from grader.verdict.models import Device, Diagnosis
+from grader.verdict.models import Diagnosis
 
 CPU = "cpu"
 """The variant that stands for full sizes on the CPU board."""
@@ -115,22 +115,18 @@ def make(
         experiments=_experiments(oracle, chosen[0]) if differentiates else (),
         noise=tuple(case for key, case in oracle.noise.items() if key in {(of.variant, of.training) for of in cases}),
         timed=oracle.case(chosen[-1]),
-        rounds=replace(rounds(oracle.device, quick=quick), seconds=oracle.budget.stage),
+        rounds=replace(QUICK if quick else thorough(oracle.device), seconds=oracle.budget.stage),
         notes=(*_notes(oracle, cases, asks_more, fewer_rows), *(_trivial(oracle, cases) if probes else ())),
     )
-
-
-def rounds(device: Device, *, quick: bool) -> Plan:
-    """The plan for the rounds of timing."""
-    return QUICK if quick else thorough(device)
 
 
 def variants(oracle: Oracle, only: str | None = None) -> list[str]:
     """Names of variants in the order of comparison; the last one is timed. Raises UserError."""
     known = [name for name in oracle.module.variants if name not in PARTS]
     if only is not None:
-        if only not in known:
-            raise UserError(f"{oracle.problem.id} has no variant `{only}`; it has {', '.join(known)}")
+        own = [name for name in known if name != ROWS]
+        if only not in own:
+            raise UserError(f"{oracle.problem.id} has no variant `{only}`; it has {', '.join(own)}")
         return [only]
     largest = wanted if (wanted := backend(oracle.device).full_size_variant) in known else FULL
     others = [name for name in known if name not in (FULL, CPU)]

@@ -110,8 +110,9 @@ class Resources:
         for other in self._oracles.values():
             if other is not oracle:
                 other.step_back()
-        while len(self._oracles) > backend(device).warm_references:
-            self._end(self._oracles.pop(next(iter(self._oracles))))
+        on_device = [key for key in self._oracles if key[1] is device]
+        for other_key in on_device[: -backend(device).warm_references]:
+            self._end(self._oracles.pop(other_key))
         return oracle
 
     def _end(self, oracle: Oracle) -> None:

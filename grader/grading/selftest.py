@@ -16,6 +16,7 @@ from grader.grading import plan
 from grader.grading.outcome import Judged
 from grader.grading.resources import Resources
 from grader.grading.timing.judge import judge_timing
+from grader.grading.timing.stopping import thorough
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Problem, Submission
 from grader.verdict.stages import PhaseTiming, StageStatus, TimingResult
@@ -126,7 +127,7 @@ def time_alone(
     oracle = resources.oracle(problem, device)
     with resources.candidate(submission, device) as candidate:
         case = oracle.case(plan.variants(oracle)[-1])
-        rounds = plan.rounds(device, quick=False)
+        rounds = thorough(device)
         resources.align(oracle, candidate, case, rounds)
         judged = judge_timing(candidate, oracle, case, rounds, training=training, tf32=True)
     oracle.release()

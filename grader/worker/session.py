@@ -36,7 +36,7 @@ class Tape:
     changed: str = ""
     """What a `Change` changed in the forward."""
     numbers: int = 0
-    """Elements of the largest result that it rounded."""
+    """Different numbers in the results that it rounded, as far as a sample shows."""
     slips: tuple[p.PossibleSlip, ...] = ()
     """What could go wrong in it."""
     sources: Sources = field(default_factory=Sources)

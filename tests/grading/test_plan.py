@@ -2,6 +2,7 @@
 
 import pytest
 
+from grader.errors import UserError
 from grader.grading import plan
 from grader.grading.attempts import Attempt
 from grader.grading.pipeline import Pipeline
@@ -77,3 +78,10 @@ def test_a_backward_that_reads_grad_output_as_contiguous_is_found_where_memory_i
     with Pipeline(GraderOptions(device="cpu", quick=True, seconds=60)) as pipeline:
         verdict = pipeline.grade(pipeline.request(softmax(tmp_path), submission))
     assert (verdict.status, verdict.diagnoses[0].code) == ("wrong_backward", "assumes_contiguous_grad_output")
+
+
+def test_the_graders_own_variants_are_no_choice(oracle):
+    assert plan.variants(oracle, "full") == ["full"]
+    for own in ("rows", "half"):
+        with pytest.raises(UserError, match=f"no variant `{own}`; it has full"):
+            plan.variants(oracle, own)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from grader.grading.backward.describe import describe, with_patterns
 from grader.grading.backward.experiments import Cases, experiments
 from grader.grading.backward.mistakes import explain_by_known_mistake, right_for_ones
-from grader.grading.backward.products import JudgedProduct, judge_products
+from grader.grading.backward.products import JudgedProduct, judge_product
 from grader.grading.backward.run_experiments import race, run_experiments, wrong_once
 from grader.grading.candidate.buffers import uses_updated_buffers
 from grader.grading.candidate.candidate import Candidate
@@ -46,7 +46,7 @@ def explain(
     errors = [cause for cause in causes if cause.severity == "error"]
     if errors:
         return errors_first([*fold(errors[0], [*errors[1:], *judged.diagnoses]), *_others(causes)])
-    if not judge_products(candidate, case).diagnoses:
+    if not judge_product(candidate, case).diagnoses:
         return errors_first([wrong_once(*judged.diagnoses), *_others(causes)])
     found, remedy = judged.diagnoses, None
     if judged.product is not None and judged.faults:
@@ -86,7 +86,7 @@ def _right_in_other_mode(candidate: Candidate, cases: Sequence[Case], case: Case
     other = next((o for o in cases if o.variant == case.variant and o.training != case.training), None)
     if other is None or not (case.values_comparable and other.values_comparable):
         return False
-    judged = judge_products(candidate, other)
+    judged = judge_product(candidate, other)
     return not judged.diagnoses and all(map(right_up_to_rounding, judged.checks))
 
 

@@ -25,7 +25,7 @@ from grader.grading.wording import names
 from grader.verdict.models import Diagnosis
 
 
-def describe(faults: Sequence[GradientFault], variant: str) -> list[Diagnosis]:
+def describe(faults: Sequence[GradientFault], case_name: str) -> list[Diagnosis]:
     """A diagnosis for each code with all its operands; `grad_wrong`, which names no mistake, comes last.
 
     A gradient of which nothing is known is wrong for the reason that another one is, so the first diagnosis names it.
@@ -38,7 +38,7 @@ def describe(faults: Sequence[GradientFault], variant: str) -> list[Diagnosis]:
         by_code.setdefault(fault.code, []).append(fault)
     groups = sorted(by_code.values(), key=lambda group: group[0].code == "grad_wrong")
     rest = [fault for fault in faults if fault not in leading]
-    return [_diagnosis(group, variant, () if index else rest) for index, group in enumerate(groups)]
+    return [_diagnosis(group, case_name, () if index else rest) for index, group in enumerate(groups)]
 
 
 def with_patterns(
@@ -117,9 +117,9 @@ def _with_pattern(oracle: Oracle, case: Case, fault: GradientFault, actual: Prod
     return fault if pattern is None or (fault.explained and pattern.vague) else fault.with_pattern(pattern)
 
 
-def _diagnosis(group: Sequence[GradientFault], variant: str, rest: Sequence[GradientFault]) -> Diagnosis:
+def _diagnosis(group: Sequence[GradientFault], case_name: str, rest: Sequence[GradientFault]) -> Diagnosis:
     """The diagnosis of gradients with one code; those in the `rest` are wrong too."""
-    detail: dict[str, object] = {"operands": _operands([*group, *rest]), "variant": variant}
+    detail: dict[str, object] = {"operands": _operands([*group, *rest]), "variant": case_name}
     if any(fault.factor is not None for fault in group):
         detail["factors"] = [fault.factor for fault in group]
     remedies = "; ".join(dict.fromkeys(fault.remedy for fault in group))
@@ -131,7 +131,7 @@ def _diagnosis(group: Sequence[GradientFault], variant: str, rest: Sequence[Grad
         what, amount, remedies = _at_length(first, others), first.amount, first.remedy
     if rest:
         what += f"; {names(_operands(rest))} {_are(rest)} wrong too"
-    where = f"variant {variant}"
+    where = f"variant {case_name}"
     return diagnose(first.code, what, where=where, amount=amount, remedy=remedies, stage="backward", detail=detail)
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from grader.grading.backward.causes import explain
 from grader.grading.backward.experiments import Cases, Experiment, experiments
 from grader.grading.backward.mistakes import rounded_gradients
-from grader.grading.backward.products import JudgedProduct, judge_products
+from grader.grading.backward.products import JudgedProduct, judge_product
 from grader.grading.backward.run_experiments import FEWEST, PRODUCTS_EACH, run_experiments
 from grader.grading.budget import Drawn, Stopwatch, left_out
 from grader.grading.candidate.candidate import Candidate
@@ -66,7 +66,7 @@ def judge_backward(
     for case in (*noise, *cases):
         with watch.of(case.variant):
             values_decide = not case.gradients_are_noise
-            judged = judge_products(candidate, case) if values_decide else judge_noise(candidate, oracle, case)
+            judged = judge_product(candidate, case) if values_decide else judge_noise(candidate, oracle, case)
         candidate.release_after(case, "backward")
         diagnoses = judged.diagnoses or (
             rounded_gradients(candidate, oracle, case, judged.product) if values_decide else []
@@ -105,7 +105,7 @@ def _wrong_at_full_size(
     whole = cases[-1]
     if case.variant != ROWS or whole.variant == ROWS or judged.missing:
         return []
-    checks = judge_products(candidate, whole).checks
+    checks = judge_product(candidate, whole).checks
     candidate.release_after(whole, "backward")
     failed = [{one.name for one in found if one.status == "failed"} for found in (judged.checks, checks)]
     if not set.intersection(*failed):
@@ -149,7 +149,7 @@ def _post_checks(
     checks, first = experiments("post-check", "train"), in_train.first
     turns = PRODUCTS_EACH * sum(len(one.modes) for one in experiment_cases)
     limit = seconds / (turns * len(checks))
-    each = turns * watch.steady(first.variant, limit, partial(judge_products, candidate, first))
+    each = turns * watch.steady(first.variant, limit, partial(judge_product, candidate, first))
     weights = [check.weight for check in checks]
     drawn = Drawn(checks, each, seconds, candidate.clock, fewest=FEWEST, weights=weights)
     diagnoses = controlled_experiments(candidate, oracle, in_train, drawn)
@@ -201,7 +201,7 @@ def controlled_experiments(
         case = mode.second()
         if case is mode.first or not case.values_comparable:
             continue
-        judged = judge_products(candidate, case)
+        judged = judge_product(candidate, case)
         if not judged.gradients_are_right:
             others = [diagnosis for diagnosis in diagnoses if diagnosis.severity != "error"]
             stale = _keeps_an_operand(candidate, oracle, mode.first, case, judged)
@@ -259,7 +259,7 @@ def _follows(oracle: Oracle, case: Case, name: str, moved: str) -> bool:
 
 def judge_noise(candidate: Candidate, oracle: Oracle, case: Case) -> JudgedProduct:
     """One product of an ill-posed case (`oracle/comparability.py`), and the experiment. Raises Stopped."""
-    judged = judge_products(candidate, case)
+    judged = judge_product(candidate, case)
     if judged.diagnoses or judged.product is None:
         return judged
     run_on = Cases.of_one(case, oracle.budget.experiment)

@@ -60,7 +60,7 @@ class JudgedProduct:
         return status_of(self.diagnoses) is Status.MISSING_BACKWARD
 
 
-def judge_products(candidate: Candidate, case: Case) -> JudgedProduct:
+def judge_product(candidate: Candidate, case: Case) -> JudgedProduct:
     """Judge one product for a random grad_output, with the outputs and buffers that its forward leaves.
 
     Raises Stopped when the worker is lost, or the forward raises.
@@ -68,7 +68,7 @@ def judge_products(candidate: Candidate, case: Case) -> JudgedProduct:
     job = ask(candidate, case)
     export_outputs(job, case, "a")
     export_buffers(job, candidate, case)
-    result = candidate.attempt(job, "backward", f"backward of variant {case.name}")
+    result = candidate.attempt(job, "backward", f"backward of {case.place}")
     if result.failure is not None:
         return _judge_failure(candidate, case, result, result.failure)
     outputs = {info.name: info for info in result.of(p.Outputs)[0].tensors}
@@ -85,7 +85,8 @@ def judge_products(candidate: Candidate, case: Case) -> JudgedProduct:
         first, *others = explain_missing(candidate, case, lost, detached)
         follows = [one for one in diagnoses if one.code == "grad_wrong" or (detached and one.code == "grad_zero")]
         diagnoses = [*fold(first, follows), *others, *(one for one in diagnoses if one not in follows)]
-    undetached = [name for name in case.outputs if name not in case.cotangents and outputs[name].requires_grad]
+    undetached = [name for name in case.outputs if name not in case.cotangents and name in outputs]
+    undetached = [name for name in undetached if outputs[name].requires_grad]
     if undetached and not diagnoses:
         diagnoses = _reaches(candidate, case, undetached)
     for output in wrong_outputs:
@@ -148,7 +149,7 @@ def _buffers_differ(candidate: Candidate, case: Case, result: JobResult) -> list
 
 def _judge_failure(candidate: Candidate, case: Case, result: JobResult, failure: Failure) -> JudgedProduct:
     """The diagnosis for a backward that raised. Raises Stopped if the forward did, or for an unknown reason."""
-    doing = f"backward of variant {case.name}"
+    doing = f"backward of {case.place}"
     if not any(isinstance(one, p.Outputs) for one in result.evidence.results):
         raise raised(failure, "backward", doing)
 

@@ -38,8 +38,6 @@ def run_experiments(
         try:
             diagnosis = with_memory(candidate, oracle, partial(experiment.run, candidate, own_cases), "backward")
         except Stopped as stopped:
-            if stopped.kill is not None or stopped.diagnosis.code != "crashed":
-                raise
             diagnoses.append(_crashed(experiment, stopped))
             break
         if diagnosis is None:
@@ -56,10 +54,11 @@ def run_experiments(
         ):
             continue
         if error and not experiment.lasting:
-            if experiment.run(candidate, own_cases) is None:
-                diagnosis = wrong_once(diagnosis)
-            elif (raced := race(candidate, own_cases)) is not None:
-                diagnosis = fold(raced, [diagnosis] if diagnosis.code != raced.code else [])[0]
+            try:
+                diagnosis = _repeated(candidate, own_cases, experiment, diagnosis)
+            except Stopped as stopped:
+                diagnoses.append(fold(_crashed(experiment, stopped), [diagnosis])[0])
+                break
         diagnoses.append(diagnosis)
         if error and (experiment.lasting or diagnosis.code == "nondeterministic_grad"):
             break
@@ -86,8 +85,21 @@ def wrong_once(*diagnoses: Diagnosis) -> Diagnosis:
     return fold(race, diagnoses)[0]
 
 
+def _repeated(candidate: Candidate, cases: Cases, experiment: Experiment, diagnosis: Diagnosis) -> Diagnosis:
+    """The diagnosis of an experiment that failed, made again: a race where it is right this time. Raises Stopped."""
+    if experiment.run(candidate, cases) is None:
+        return wrong_once(diagnosis)
+    raced = race(candidate, cases)
+    return diagnosis if raced is None else fold(raced, [diagnosis] if diagnosis.code != raced.code else [])[0]
+
+
 def _crashed(experiment: Experiment, stopped: Stopped) -> Diagnosis:
-    """The experiment's diagnosis for a crash, because the plain product of the same case ran."""
+    """The experiment's diagnosis for a crash, because the plain product of the same case ran.
+
+    Raises Stopped where the cause may be another: time, memory or something outside.
+    """
+    if stopped.kill is not None or stopped.diagnosis.code != "crashed":
+        raise stopped
     what = f"{experiment.question} Instead: {stopped.diagnosis.message}"
     return diagnose(experiment.code, what, remedy=experiment.remedy, severity="error", detail=stopped.diagnosis.detail)
 

@@ -138,4 +138,4 @@ def _differs(name: str, info: p.TensorInfo, expected: Expected, device: Device) 
 
 
 def _diagnosis(code: str, what: str, case: Case, remedy: str | None = None) -> Diagnosis:
-    return diagnose(code, what, where=f"variant {case.name}", remedy=remedy or usual_remedy(code))
+    return diagnose(code, what, where=case.place, remedy=remedy or usual_remedy(code))

@@ -198,11 +198,6 @@ def relative(error: float, size: float) -> float:
     return error / size if size else math.inf
 
 
-def index(position: tuple[int, ...] | None) -> str:
-    """`[0, 3]`."""
-    return "[" + ", ".join(str(i) for i in position or ()) + "]"
-
-
 def number(value: float | None) -> str:
     """Six digits; `nothing` for None."""
     return "nothing" if value is None else f"{value:.6g}"

@@ -16,7 +16,7 @@ import torch
 from grader.grading.compare.blocks import LARGE_BYTES, kth_smallest, wide
 
 PERTURBATION_ULPS = 8.0
-"""Relative rounding of a long chain of operations, in units of the dtype's epsilon. The runs behind the baseline error
+"""Relative rounding of a long chain of operations, in units of float32's epsilon. The runs behind the baseline error
 get this noise on inputs and parameters. A choice: one of them then takes a branch that a candidate's rounding may
 take."""
 ULPS = 64.0

@@ -109,8 +109,9 @@ def has_ties(value: object) -> bool:
     """
     if not isinstance(value, torch.Tensor) or value.dtype not in (torch.float32, torch.float64):
         return False
-    some = value.reshape(-1)[: 1 << 12]  # enough to tell
-    some = some[some != 0]
+    flat, enough = value.reshape(-1), 1 << 12
+    some = flat[:enough]
+    some = some[some != 0] if some.any() else flat[flat != 0][:enough]  # an image may have a border of zeros
     magnitudes = torch.unique(some.abs())
     return len(magnitudes) > 1 and len(torch.unique(some)) < DISTINCT * len(some)
 

@@ -31,7 +31,7 @@ from dataclasses import replace
 import torch
 
 from grader.grading.compare import narrow_types, nonsmooth, small_elements
-from grader.grading.compare.blocks import index, norm, number, relative, unravel
+from grader.grading.compare.blocks import norm, number, relative, unravel
 from grader.grading.compare.error_sizes import Compared, ErrorSize, error_sizes
 from grader.grading.compare.expected import COARSE_TOLERANCE, Expected, know_norms
 from grader.grading.compare.together import HOST_ELEMENTS
@@ -103,7 +103,7 @@ def _judged(expected: Expected, candidate: torch.Tensor, size: ErrorSize) -> Ten
         message = f"{expected.name} has NaN or infinity where the reference has none, or the other way round"
     elif not passed:
         message = (
-            f"{expected.name} is off by {size.worst:.3g} at {index(at)} ({number(value)} for {number(right)}), "
+            f"{expected.name} is off by {size.worst:.3g} at {list(at or ())} ({number(value)} for {number(right)}), "
             f"relative RMS error {error:.2g} where {dtype} eager PyTorch has {baseline_error:.2g}"
         )
     return TensorCheck(
@@ -234,7 +234,7 @@ def _check_exact(expected: Expected, candidate: torch.Tensor) -> TensorCheck:
     where = unravel(int(wrong.reshape(-1).int().argmax()), expected.shape) if count else None
     if where is not None:
         message = (
-            f"{expected.name} differs in {count} of {wrong.numel()} elements, first at {index(where)}: "
+            f"{expected.name} differs in {count} of {wrong.numel()} elements, first at {list(where or ())}: "
             f"{candidate[where].item()} for {expected.reference64[where].item()}"
         )
     return TensorCheck(

@@ -33,20 +33,10 @@ from grader.verdict.models import Diagnosis
 from grader.verdict.stages import TensorCheck
 
 GELU_FORMS: tuple[tuple[Literal["gelu_tanh", "gelu_erf"], str, str, str], ...] = (
-    (
-        "gelu_tanh",
-        "gelu_tanh_for_erf",
-        "by its tanh approximation, the reference uses the exact erf form",
-        "use the erf form; the largest gap between the two is 4.7e-4",
-    ),
-    (
-        "gelu_erf",
-        "gelu_erf_for_tanh",
-        "in its exact erf form, the reference uses the tanh approximation",
-        "use the tanh approximation; the largest gap between the two is 4.7e-4",
-    ),
+    ("gelu_tanh", "gelu_tanh_for_erf", "by its tanh approximation", "the exact erf form"),
+    ("gelu_erf", "gelu_erf_for_tanh", "in its exact erf form", "the tanh approximation"),
 )
-"""A substitute in the reference, the code for an output that matches it, what that output is, and the remedy."""
+"""A substitute in the reference, the code for an output that matches it, what that output is, and the reference's."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +64,17 @@ class Mismatch:
 
 
 def explain(candidate: Candidate, oracle: Oracle, case: Case, check: TensorCheck, sealed: torch.Tensor) -> Diagnosis:
-    """The diagnosis for a wrong output, which names the mistake if it is a known one. Raises Stopped."""
+    """The diagnosis for a wrong output, which names the mistake if it is a known one. Raises Stopped.
+
+    Other inputs than the problem's may end the process (`_wrong_epsilon`): then nothing more is asked.
+    """
     output = Mismatch(candidate, oracle, case, check, sealed)
-    return next(found for explanation in EXPLANATIONS if (found := explanation(output)) is not None)
+    for explanation in EXPLANATIONS:
+        if candidate.worker.ended:
+            break
+        if (found := explanation(output)) is not None:
+            return found
+    return _unexplained(output)
 
 
 def _not_a_number(output: Mismatch) -> Diagnosis | None:
@@ -106,13 +104,14 @@ def _parameters(output: Mismatch) -> Diagnosis | None:
 
 def _unmatched(matching: Matching, missing: Sequence[str]) -> str:
     """Which parameters neither names nor values under equal seeds pair."""
-    if missing:
+    if missing and matching.extra:
         return (
             f"neither names nor values under equal seeds (as they are, reordered or joined) show which of ModelNew's "
             f"{names(matching.extra)} holds the reference's {names(missing)}"
         )
     pairs = [f"{matching.places[name].name} for {name}" for name in matching.guessed]
-    return f"ModelNew's {names(pairs)} are paired by order alone: neither names nor values under equal seeds agree"
+    what = f"ModelNew's {names(pairs)} are paired by order alone: neither names nor values under equal seeds agree"
+    return f"{what}, and it has nothing for {names(missing)}" if missing else what
 
 
 def _rounded_output(output: Mismatch) -> Diagnosis | None:
@@ -124,15 +123,15 @@ def _rounded_output(output: Mismatch) -> Diagnosis | None:
 
 
 def _other_gelu(output: Mismatch) -> Diagnosis | None:
-    for substitute, code, text, remedy in GELU_FORMS:
+    for substitute, code, form, due in GELU_FORMS:
         lookalike = known_mistakes.outputs(output.oracle, output.case, substitute).get(output.name)
         alike = None if lookalike is None else tolerance.check(lookalike, output.sealed)
         # Where the tolerance exceeds the gap between the two forms, both match.
         nearer = alike and 2 * (alike.rel_rms_error or 0.0) < (output.check.rel_rms_error or math.inf)
         if alike and alike.status == "passed" and nearer:
-            return diagnose(
-                code, f"{output.name} matches GELU {text}; {output.wrong}", where=output.case.place, remedy=remedy
-            )
+            what = f"{output.name} matches GELU {form}, the reference uses {due}; {output.wrong}"
+            remedy = f"use {due}; the largest gap between the two is 4.7e-4"
+            return diagnose(code, what, where=output.case.place, remedy=remedy)
     return None
 
 
@@ -257,7 +256,6 @@ EXPLANATIONS: tuple[Callable[[Mismatch], Diagnosis | None], ...] = (
     _some_values_of_a_parameter,
     _scaled,
     _pattern,
-    _unexplained,
 )
 """In the order in which they are tried: what is certain first, then what explains most."""
 

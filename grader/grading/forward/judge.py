@@ -54,7 +54,8 @@ def judge_forward(
     with parameters paired by their values under equal seeds.
     """
     judged = _judge(candidate, oracle, cases, probed, seconds)
-    if any(diagnosis.code == "output_wrong" for diagnosis in judged.diagnoses) and candidate.pairs_differ(cases[0]):
+    is_wrong = any(diagnosis.code == "output_wrong" for diagnosis in judged.diagnoses)
+    if is_wrong and not candidate.worker.ended and candidate.pairs_differ(cases[0]):
         again = _judge(candidate, oracle, cases, probed, seconds)
         if again.result.status is StageStatus.PASSED:
             return again
@@ -91,6 +92,8 @@ def _compare(
         candidate.release_after(case, "forward")
         status = StageStatus.PASSED if diagnosis is None else StageStatus.FAILED
         variants.append(VariantResult(variant=case.name, status=status, seed=case.seed, tensors=tuple(checks)))
+        if diagnosis is not None and candidate.worker.ended:
+            return variants, (diagnosis,), skipped
         if diagnosis is not None:
             variants += _wrong_at_full_size(candidate, cases, case, checks)
             other_mode = _other_mode(candidate, oracle, cases, case, diagnosis)
@@ -151,7 +154,7 @@ def _left_out(cases: Sequence[Case]) -> frozenset[str]:
 
 def judge_case(candidate: Candidate, oracle: Oracle, case: Case) -> tuple[list[TensorCheck], Diagnosis | None]:
     """A row for every output and buffer of one forward, and what is wrong. Raises Stopped."""
-    result = candidate.run(one_forward(candidate, case), "forward", f"forward of variant {case.name}")
+    result = candidate.run(one_forward(candidate, case), "forward", f"forward of {case.place}")
     other_structure = judge_structure(case, result, candidate.device, lambda: oracle.traits(case).outputs)
     if other_structure is not None:
         return _all_failed(case, other_structure.message), other_structure

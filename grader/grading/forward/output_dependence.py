@@ -89,7 +89,10 @@ def _fault(case: Case, edit: Edit, result: JobResult, tapes: tuple[str, str]) ->
         check = check_output(edit.case, result, name, tapes[1])
         if check.status == "failed":
             return check.message or name
-    before, after = (result.sealed[f"output:{tape}:{edit.output}"].view(-1)[edit.element] for tape in tapes)
+    values = [result.sealed.get(f"output:{tape}:{edit.output}") for tape in tapes]
+    before, after = (None if value is None else value.view(-1)[edit.element] for value in values)
+    if before is None or after is None:
+        return f"{edit.output} has another shape or dtype in one of several calls"
     if torch.equal(before, after) and _must_move(case, edit):
         return f"element {edit.element} of {edit.output} stays the same in every bit"
     return None

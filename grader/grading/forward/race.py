@@ -62,7 +62,7 @@ def _repeated(candidate: Candidate, case: Case, repeats: int) -> JobResult:
     for turn in range(repeats):
         add_forward(job, candidate, case, str(turn), before=case)
     job.step(p.Drop())
-    return candidate.run(job, "forward", f"equal forwards of variant {case.name}")
+    return candidate.run(job, "forward", f"equal forwards of {case.place}")
 
 
 def right_again(message: str, case: Case) -> Diagnosis:

@@ -36,7 +36,7 @@ class Evaluation(NamedTuple):
     changed: str = ""
     """What a `Change` changed; empty if nothing."""
     numbers: int = 0
-    """Elements of the largest result that it rounded."""
+    """Different numbers in the results that it rounded, as far as a sample shows."""
     described: tuple[p.TensorInfo, ...] = ()
     """The outputs as they were returned."""
     slips: tuple[p.PossibleSlip, ...] = ()
@@ -224,7 +224,7 @@ def _add(job: JobBuilder, traits: Traits, one: Pass, key: str, model: str) -> tu
 
 
 class Streamed(Mapping[str, Any]):
-    """One table of a run: its sealed tensors by name, or None. Reading a tensor removes it."""
+    """One table of a run: its sealed tensors by name, or None. Reading a tensor of a large run removes it."""
 
     def __init__(self, result: JobResult, wanted: _Wanted) -> None:
         self._result, self._wanted = result, wanted

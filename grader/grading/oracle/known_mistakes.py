@@ -53,6 +53,11 @@ def as_constructed(oracle: Oracle, case: Case) -> Iterator[tuple[list[str], dict
         yield names, {name: case.outputs[name].around(value) for name, value in run.outputs.items()}
 
 
+def reference_gradients(oracle: Oracle, case: Case) -> Mapping[str, torch.Tensor | None]:
+    """The float64 gradients of a changed case by operand; none if the reference refuses it."""
+    return _with(oracle, case, "none").gradients
+
+
 def gradients(
     oracle: Oracle,
     case: Case,

@@ -87,7 +87,7 @@ class Oracle(ReferenceModels):
         return self.cases[key]
 
     def remember(self, key: Hashable, ask: Callable[[], _Answer]) -> _Answer:
-        """The reference's answer to a question that each submission raises; asked once."""
+        """The reference's answer to a question that each submission raises; asked once, until it steps back."""
         if key not in self._answers:
             self._answers[key] = ask()
         answer: _Answer = self._answers[key]

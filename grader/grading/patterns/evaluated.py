@@ -68,10 +68,10 @@ def _contributions(
     large = [subject for subject in subjects if subject.right.numel() >= FREE * len(split)]
     columns = dict[str, list[torch.Tensor]]()
     for _, part in split if large else ():
-        due = known_mistakes.gradients(oracle, part, "none")
+        due = known_mistakes.reference_gradients(oracle, part)
         for subject in large:
             value = due.get(subject.name)
-            column = torch.zeros_like(subject.right) if value is None else subject.beside(value.reference64)
+            column = torch.zeros_like(subject.right) if value is None else subject.beside(value)
             columns.setdefault(subject.name, []).append(_thinned(column))
     names = [name for name, _ in split]
     found = {subject.name: _weighted(subject, names, columns[subject.name], along) for subject in large}
@@ -123,8 +123,8 @@ def _changed_parameters(case: Case) -> Iterator[Search]:
 
 
 def _of_change(oracle: Oracle, subjects: Sequence[Subject], case: Case, pattern: Pattern) -> dict[str, Pattern]:
-    due = known_mistakes.gradients(oracle, case, "none")
-    values = ((of, of.beside(due[of.name].reference64)) for of in subjects if of.name in due)
+    due = known_mistakes.reference_gradients(oracle, case)
+    values = ((of, of.beside(value)) for of in subjects if (value := due.get(of.name)) is not None)
     return {
         subject.name: pattern
         for subject, value in values

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 
 from grader.grading.compare import blocks
-from grader.grading.compare.blocks import index, unravel
+from grader.grading.compare.blocks import unravel
 from grader.grading.compare.expected import COARSE_TOLERANCE, Expected
 from grader.grading.compare.together import chunk
 from grader.grading.patterns.named_positions import named_rows
@@ -80,7 +80,7 @@ def stretch_of(found: WrongPlaces, shape: Sequence[int]) -> Pattern | None:
     if elements <= MAX_ELEMENTS or found.odd or not 7 * length <= 8 * found.wrong or 8 * length > 7 * elements:
         return None
     state = "zero" if found.all_zero else "wrong"
-    first, last = (index(unravel(position, shape)) for position in (found.first, found.last))
+    first, last = (str(list(unravel(position, shape))) for position in (found.first, found.last))
     if found.last + 1 < elements:
         return Pattern(f"is {state} from {first} to {last}, and right elsewhere", "check what writes those", vague=True)
     text = f"is {state} in the last {length} of {elements} elements, from {first} on, and right before"

@@ -267,7 +267,7 @@ def _job(candidate: Candidate, case: Case, grad: bool, forwards: int) -> JobResu
         export_outputs(job, case, str(turn))
     export_buffers(job, candidate, case)
     job.step(p.Drop())
-    return candidate.run(job, "forward", f"repeated forwards of variant {case.name}")
+    return candidate.run(job, "forward", f"repeated forwards of {case.place}")
 
 
 def _sample(value: torch.Tensor, seed: int) -> torch.Tensor:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple
@@ -25,6 +26,7 @@ from grader.grading.oracle.values import (
     is_differentiable,
     is_mask,
     noisy_each,
+    seeded,
     values_of_each,
 )
 from grader.grading.timing import shipped_flags
@@ -34,8 +36,8 @@ PARAMETER_NOISE = 0.05
 """Relative size of the noise added to the parameters for each call, so that nothing computed from old ones is of use.
 A choice: far above any tolerance."""
 SAME_INPUT_NOISE = 1e-3
-"""Relative size of the noise added to inputs that a problem draws alike each time. A choice: above the tolerance, and
-small enough to keep the problem's own values."""
+"""Relative size of the noise added to all inputs where a problem draws one of them alike each time. A choice: above the
+tolerance, and small enough to keep the problem's own values."""
 
 
 @dataclass(frozen=True)
@@ -105,9 +107,7 @@ class Draws:
     def _draw(self, seeds: _Seeds | None, *, training: bool) -> Draw:
         case, device = self._case, self._oracle.device
         inputs = list(case.inputs) if self._silent else self._inputs(seeds and seeds.inputs)
-        with torch.random.fork_rng(backend(device).random_devices(), enabled=seeds is not None):
-            if seeds is not None:
-                torch.manual_seed(seeds.noise)
+        with nullcontext() if seeds is None else seeded(device, seeds.noise):
             if self._same_inputs or self._silent:
                 moved = [index for index, value in enumerate(inputs) if is_differentiable(value) and not is_mask(value)]
                 noisy = _noisy_each([inputs[index] for index in moved], SAME_INPUT_NOISE)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -101,7 +100,7 @@ class WorkerPair:
 
         What a side gives back, the driver overwrites; timed calls wait for that, up to a tenth of a second.
         """
-        return random.random() < 0.5 if self._holder is None else self._holder == 0
+        return secrets.randbelow(2) == 0 if self._holder is None else self._holder == 0
 
     def time_pair(
         self, calls: Mapping[Phase, int], reference_first: bool, *, probe: bool = False, counts: bool = True

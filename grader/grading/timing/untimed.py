@@ -15,7 +15,7 @@ import torch
 
 from grader.grading.backward.causes import explain as explain_gradients
 from grader.grading.backward.experiments import Cases
-from grader.grading.backward.products import judge_products
+from grader.grading.backward.products import judge_product
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.outputs import check_output
 from grader.grading.compare import tolerance
@@ -67,8 +67,8 @@ def faults_of_values(candidate: Candidate, oracle: Oracle, wrong: WrongCall) -> 
             return [on_another_draw(explain(candidate, oracle, other, check, sealed))]
     if not draw.cotangents:
         return []
-    judged = judge_products(candidate, other)
-    if judged.gradients_are_right or judged.product is None or judge_products(candidate, case).diagnoses:
+    judged = judge_product(candidate, other)
+    if judged.gradients_are_right or judged.product is None or judge_product(candidate, case).diagnoses:
         return []
     operands = candidate.operands(other)
     for fault in judged.faults:
@@ -99,7 +99,7 @@ def faults_of_draws(
             return [on_another_draw(wrong)]
         if not other.wrt or not experiment_cases:
             continue
-        judged = judge_products(candidate, other)
+        judged = judge_product(candidate, other)
         if judged.diagnoses:
             run_on = replace(experiment_cases[0], first=other, in_eval=None)
             return list(map(on_another_draw, explain_gradients(candidate, oracle, (), other, judged, run_on)))

@@ -127,6 +127,7 @@ def test_random_numbers_masks_and_zeros_are_no_ties():
     assert has_ties(rows().float())
     assert not has_ties(rows().bfloat16()), "rounding undoes noise"
     assert has_ties(torch.randint(0, 9, (40,)).float() / 255)
+    assert has_ties(torch.cat([torch.zeros(5000), torch.randint(0, 9, (40,)) / 255])), "an image has a border"
     drawn = torch.rand(64)
     for value in (drawn, (drawn > 0.5).float(), drawn.relu() * (drawn > 0.5), torch.zeros(8), torch.arange(8), 2.0):
         assert not has_ties(value)

@@ -37,7 +37,7 @@ class Cases:
     seconds: float
     """Time for the parts of one experiment that are as many as there is time for."""
     outputs_may_change: Callable[[Case], bool] = lambda _: False
-    """Whether the reference's backward of a case does not need its outputs (`oracle/changed_outputs.py`)."""
+    """Whether the reference's backward of a case does not need its outputs (`oracle/capabilities.py`)."""
     alone: Callable[[Case], Mapping[str, Case]] = lambda _: {}
     """A case with the grad_output of each output alone, by the output's name (`oracle/each_output.py`)."""
     in_eval: Cases | None = None
