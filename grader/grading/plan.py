@@ -20,7 +20,7 @@ import torch
 
 from grader.catalog.problem_module import FULL
 from grader.errors import ProblemError, UserError
-from grader.grading.backward.experiments import Cases
+from grader.grading.backward.experiments import ExperimentCases
 from grader.grading.compare.blocks import HUGE_BYTES
 from grader.grading.oracle import capabilities, variations
 from grader.grading.oracle.capabilities import outputs_may_change
@@ -59,7 +59,7 @@ class Todo:
     probed: tuple[Case, ...]
     """Cases of the forward's probes: the first size, in both modes; one case for both if the reference does the same in
     both."""
-    experiments: tuple[Cases, ...]
+    experiments: tuple[ExperimentCases, ...]
     """Cases of the backward's experiments, likewise; none if there is nothing to differentiate."""
     noise: tuple[Case, ...]
     """Cases whose gradients rounding decides."""
@@ -159,7 +159,7 @@ def _probed(oracle: Oracle, cases: Sequence[Case]) -> tuple[Case, ...]:
     return (replace(cases[0], also_in_eval=True),)
 
 
-def _experiments(oracle: Oracle, name: str) -> tuple[Cases, ...]:
+def _experiments(oracle: Oracle, name: str) -> tuple[ExperimentCases, ...]:
     in_train, in_eval = (_experiment_cases(oracle, name, training=mode) for mode in (True, False))
     if oracle.modes_differ(name):
         return tuple(one for one in (in_train, in_eval) if one.first.wrt)
@@ -175,10 +175,10 @@ def _case(oracle: Oracle, name: str, *, training: bool, draw: int = 0) -> Case:
     return case.in_eval() if capabilities.differentiates_in_eval(oracle, case) else case.in_eval().without_gradients()
 
 
-def _experiment_cases(oracle: Oracle, name: str, *, training: bool) -> Cases:
+def _experiment_cases(oracle: Oracle, name: str, *, training: bool) -> ExperimentCases:
     first, in_train = _case(oracle, name, training=training), oracle.case(name)
     second = cache(partial(_second, oracle, first))
-    return Cases(
+    return ExperimentCases(
         first=first,
         second=second,
         others=lambda: oracle.draw(name)[1] if second() is first else first.inputs,

@@ -15,9 +15,9 @@ from grader.errors import ProblemError
 from grader.executor import JobBuilder
 from grader.grading import plan
 from grader.grading.builds_ahead import BuildsAhead
-from grader.grading.candidate.candidate import MODEL
 from grader.grading.oracle import capabilities
 from grader.grading.oracle.case import Case
+from grader.grading.oracle.evaluation import MODEL
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped
 from grader.grading.resources import Resources, require_precision

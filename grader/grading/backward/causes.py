@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from grader.grading.backward.describe import describe, with_patterns
-from grader.grading.backward.experiments import Cases, experiments
+from grader.grading.backward.experiments import ExperimentCases, experiments
 from grader.grading.backward.mistakes import explain_by_known_mistake, right_for_ones
 from grader.grading.backward.products import JudgedProduct, judge_product
 from grader.grading.backward.run_experiments import race, run_experiments, wrong_once
@@ -28,7 +28,7 @@ def explain(
     cases: Sequence[Case],
     case: Case,
     judged: JudgedProduct,
-    experiment_cases: Cases,
+    experiment_cases: ExperimentCases,
 ) -> list[Diagnosis]:
     """The diagnoses of a wrong product, with what follows from a cause folded under it. Raises Stopped."""
     raced = None if judged.missing else race(candidate, replace(experiment_cases, first=case))
@@ -64,7 +64,7 @@ def _others(causes: Sequence[Diagnosis]) -> list[Diagnosis]:
 
 
 def _causes(
-    candidate: Candidate, oracle: Oracle, case: Case, judged: JudgedProduct, experiment_cases: Cases
+    candidate: Candidate, oracle: Oracle, case: Case, judged: JudgedProduct, experiment_cases: ExperimentCases
 ) -> list[Diagnosis]:
     """Known mistakes and failed experiments that may explain the faults."""
     causes = explain_by_known_mistake(oracle, case, judged.product) if judged.product is not None else []

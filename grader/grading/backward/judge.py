@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from grader.grading.backward.causes import explain
-from grader.grading.backward.experiments import Cases, Experiment, experiments
+from grader.grading.backward.experiments import Experiment, ExperimentCases, experiments
 from grader.grading.backward.mistakes import rounded_gradients
 from grader.grading.backward.products import JudgedProduct, judge_product
 from grader.grading.backward.run_experiments import FEWEST, PRODUCTS_EACH, run_experiments
@@ -46,7 +46,7 @@ def judge_backward(
     candidate: Candidate,
     oracle: Oracle,
     cases: Sequence[Case],
-    experiment_cases: Sequence[Cases],
+    experiment_cases: Sequence[ExperimentCases],
     *,
     noise: Sequence[Case] = (),
     seconds: float = math.inf,
@@ -119,7 +119,7 @@ def _explained(
     cases: Sequence[Case],
     case: Case,
     judged: JudgedProduct,
-    experiment_cases: Sequence[Cases],
+    experiment_cases: Sequence[ExperimentCases],
 ) -> tuple[list[Diagnosis], Sequence[Experiment]]:
     """The diagnoses of a wrong product, and the experiments that looked for its cause, in the case's mode."""
     if judged.gradients_are_right or not experiment_cases:
@@ -140,7 +140,7 @@ def _post_checks(
     candidate: Candidate,
     oracle: Oracle,
     cases: Sequence[Case],
-    experiment_cases: Sequence[Cases],
+    experiment_cases: Sequence[ExperimentCases],
     watch: Stopwatch,
     seconds: float,
 ) -> tuple[list[Diagnosis], Sequence[Experiment]]:
@@ -187,7 +187,7 @@ def _keep_worst(rows: dict[str, TensorCheck], checks: Sequence[TensorCheck]) -> 
 
 
 def controlled_experiments(
-    candidate: Candidate, oracle: Oracle, run_on: Cases, selected: Iterable[Experiment]
+    candidate: Candidate, oracle: Oracle, run_on: ExperimentCases, selected: Iterable[Experiment]
 ) -> list[Diagnosis]:
     """The diagnoses of experiments; those of a plain product instead if one of another draw is wrong.
 
@@ -262,7 +262,7 @@ def judge_noise(candidate: Candidate, oracle: Oracle, case: Case) -> JudgedProdu
     judged = judge_product(candidate, case)
     if judged.diagnoses or judged.product is None:
         return judged
-    run_on = Cases.of_one(case, oracle.budget.experiment)
+    run_on = ExperimentCases.of_one(case, oracle.budget.experiment)
     # The experiment that compares gradients with each other instead of the reference's.
     linear = [one for one in experiments("post-check", "train") if one.code == "ignores_grad_output"]
     return replace(judged, diagnoses=run_experiments(candidate, oracle, run_on, linear))

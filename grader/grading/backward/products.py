@@ -13,10 +13,11 @@ from grader.grading.backward.classify import GradientFault, classify
 from grader.grading.backward.describe import describe
 from grader.grading.backward.missing import explain_missing, ordinal
 from grader.grading.candidate.buffers import USUAL, explain_buffers
-from grader.grading.candidate.candidate import MODEL, Candidate, export_buffers
+from grader.grading.candidate.candidate import Candidate, export_buffers
 from grader.grading.candidate.outputs import check_buffers, check_output, differ
 from grader.grading.candidate.vjp import Product, ask, product
 from grader.grading.oracle.case import Case, export_outputs
+from grader.grading.oracle.evaluation import MODEL
 from grader.grading.oracle.values import draw_cotangents
 from grader.grading.outcome import diagnose, first_line, fold, raised, status_of
 from grader.grading.wording import names

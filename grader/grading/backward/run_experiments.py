@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from grader.grading.backward.experiments import Cases, Experiment
+from grader.grading.backward.experiments import Experiment, ExperimentCases
 from grader.grading.backward.experiments.conditions import nondeterministic_grad
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.control import reference_passes, with_memory
@@ -25,7 +25,7 @@ _CONTROLLED = ("not_comparable", "nondeterministic_grad", "stale_saved_state")
 
 
 def run_experiments(
-    candidate: Candidate, oracle: Oracle, cases: Cases, experiments: Iterable[Experiment]
+    candidate: Candidate, oracle: Oracle, cases: ExperimentCases, experiments: Iterable[Experiment]
 ) -> list[Diagnosis]:
     """The diagnoses of the experiments; errors first, then warnings.
 
@@ -65,7 +65,7 @@ def run_experiments(
     return errors_first(diagnoses)
 
 
-def race(candidate: Candidate, cases: Cases) -> Diagnosis | None:
+def race(candidate: Candidate, cases: ExperimentCases) -> Diagnosis | None:
     """`nondeterministic_grad` if the plain product is wrong in some of twenty repeats and right in others.
 
     Whatever else asks for several products then gets a wrong one by chance.
@@ -85,7 +85,7 @@ def wrong_once(*diagnoses: Diagnosis) -> Diagnosis:
     return fold(race, diagnoses)[0]
 
 
-def _repeated(candidate: Candidate, cases: Cases, experiment: Experiment, diagnosis: Diagnosis) -> Diagnosis:
+def _repeated(candidate: Candidate, cases: ExperimentCases, experiment: Experiment, diagnosis: Diagnosis) -> Diagnosis:
     """The diagnosis of an experiment that failed, made again: a race where it is right this time. Raises Stopped."""
     if experiment.run(candidate, cases) is None:
         return wrong_once(diagnosis)
@@ -105,7 +105,7 @@ def _crashed(experiment: Experiment, stopped: Stopped) -> Diagnosis:
 
 
 def _reference_passes(
-    candidate: Candidate, oracle: Oracle, experiment: Experiment, cases: Cases, diagnosis: Diagnosis
+    candidate: Candidate, oracle: Oracle, experiment: Experiment, cases: ExperimentCases, diagnosis: Diagnosis
 ) -> bool:
     key = experiment.code, cases.first.seed, cases.first.training
     severities = ("error",) if diagnosis.severity == "error" else ("error", "warning")
@@ -118,7 +118,7 @@ def _reference_passes(
     )
 
 
-def _with_own_values(candidate: Candidate, cases: Cases) -> Cases:
+def _with_own_values(candidate: Candidate, cases: ExperimentCases) -> ExperimentCases:
     """The cases with the candidate's values where the reference is random and a seed fixes the candidate.
 
     Other cases are returned unchanged. Raises Stopped.

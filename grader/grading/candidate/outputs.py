@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 
 from grader import protocol as p
 from grader.executor import JobResult
-from grader.grading.candidate.candidate import MODEL, Candidate
+from grader.grading.candidate.candidate import Candidate
 from grader.grading.compare import tolerance
 from grader.grading.compare.expected import EPSILON, ROUNDING_UNITS, Expected
 from grader.grading.oracle.case import Case
+from grader.grading.oracle.evaluation import MODEL
 from grader.grading.outcome import diagnose, usual_remedy
 from grader.grading.wording import names, shape_text
 from grader.machine.backends import backend

@@ -48,10 +48,11 @@ class Expected:
     """Where the float64 run is infinite or NaN; None if it is nowhere. No gradient comes from there."""
     has_float64: bool = True
     spread: nonsmooth.Spread | None = None
-    """Computed lazily, for small tensors only."""
+    """For small tensors only. To call it runs the reference again, several times with noise (`oracle/trackers.py`)."""
     eager_error: Callable[[], torch.Tensor] | None = None
     """The error of the eager run in each element; where there is a spread."""
-    ties: ties.Ties | None = None  # judged instead of the spread
+    ties: ties.Ties | None = None
+    """Judged instead of the spread where elements of inputs are equal, by runs of the reference as well."""
     strict: bool = True
     """Whether the spread is computed for a tensor that passes, too: an error may hide behind the baseline error."""
     rounds_operands: bool = False

@@ -15,7 +15,7 @@ from grader import protocol as p
 from grader.executor import JobResult
 from grader.grading.budget import STAGES, Drawn, Stopwatch, left_out
 from grader.grading.candidate.buffers import explain_buffers, uses_updated_buffers
-from grader.grading.candidate.candidate import MODEL, Candidate, forward_step
+from grader.grading.candidate.candidate import Candidate, forward_step
 from grader.grading.candidate.outputs import check_buffers, check_output, differ, judge_structure, right_up_to_rounding
 from grader.grading.forward.explain import explain
 from grader.grading.forward.one_forward import is_right, one_forward, outputs_of
@@ -23,6 +23,7 @@ from grader.grading.forward.probes import FORWARDS_EACH, INFORMATION, probe_code
 from grader.grading.forward.race import REPEATED, race
 from grader.grading.oracle import capabilities, variations
 from grader.grading.oracle.case import Case, export_outputs
+from grader.grading.oracle.evaluation import MODEL
 from grader.grading.oracle.fewer_rows import ROWS
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Judged, diagnose, fold, stage_status

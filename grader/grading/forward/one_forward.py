@@ -8,9 +8,10 @@ import torch
 
 from grader import protocol as p
 from grader.executor import JobBuilder
-from grader.grading.candidate.candidate import MODEL, Candidate, export_buffers, forward_step
+from grader.grading.candidate.candidate import Candidate, export_buffers, forward_step
 from grader.grading.candidate.outputs import check_output
 from grader.grading.oracle.case import Case, export_outputs
+from grader.grading.oracle.evaluation import MODEL
 from grader.grading.oracle.other_parameters import changed_names
 from grader.machine.backends import backend
 

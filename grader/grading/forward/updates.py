@@ -16,14 +16,14 @@ import torch
 from grader import protocol as p
 from grader.errors import ProblemError
 from grader.grading.candidate.buffers import explain_buffers, one_factor
-from grader.grading.candidate.candidate import MODEL, Candidate, export_buffers, forward_step
+from grader.grading.candidate.candidate import Candidate, export_buffers, forward_step
 from grader.grading.candidate.outputs import check_buffers, check_output
 from grader.grading.compare import nonsmooth, small_elements
 from grader.grading.compare.expected import Expected
 from grader.grading.forward.probes import probe
 from grader.grading.oracle import variations
 from grader.grading.oracle.case import Case, export_outputs
-from grader.grading.oracle.evaluation import Pass
+from grader.grading.oracle.evaluation import MODEL, Pass
 from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.oracle.other_inputs import room
 from grader.grading.oracle.trackers import Trackers

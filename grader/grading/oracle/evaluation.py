@@ -22,7 +22,7 @@ from grader.machine.backends import backend
 from grader.protocol.passes import Substitute
 
 MODEL, MODEL64 = "model", "model64"
-"""The reference's two models in its worker: float32 and float64."""
+"""Keys in a worker: of the active model, and of the reference's float64 one."""
 _Wanted = Mapping[str, tuple[str, TensorSpec]]
 """Export sources and specs by name."""
 

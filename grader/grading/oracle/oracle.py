@@ -132,8 +132,8 @@ class Oracle(ReferenceModels):
         if set(whole.variants) != {FULL}:
             return
         _, inputs = self.draw(FULL)
-        for self.module in with_fewer_rows(whole, inputs):
-            inputs = []
+        for tried in with_fewer_rows(whole, inputs):
+            inputs, self.module = [], tried
             try:
                 self.case(ROWS)
             except ReferenceRefused:

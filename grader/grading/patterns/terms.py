@@ -122,7 +122,7 @@ def grouped(subject: Subject) -> Pattern | None:
 
 def _several(subject: Subject, chosen: tuple[int, ...]) -> bool:
     """Whether most groups with a wrong element have FREE that are not zero: a factor explains any one element."""
-    found = ((subject.actual != 0) | (subject.right != 0)).sum(chosen, keepdim=True)
+    found = subject.telling.sum(chosen, keepdim=True)
     return float(found[subject.wrong.any(chosen, keepdim=True)].double().median()) >= FREE
 
 

@@ -20,12 +20,13 @@ import torch
 from grader import protocol as p
 from grader.errors import ReferenceRefused
 from grader.executor import JobResult
-from grader.grading.candidate.candidate import MODEL, Candidate, export_buffers, forward_step
+from grader.grading.candidate.candidate import Candidate, export_buffers, forward_step
 from grader.grading.compare.blocks import LARGE_BYTES, reals
 from grader.grading.compare.nonsmooth import ULPS
 from grader.grading.compare.scaling import ROUNDING_RESIDUAL
 from grader.grading.oracle import variations
 from grader.grading.oracle.case import Case, Table, export_outputs
+from grader.grading.oracle.evaluation import MODEL
 from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.oracle.values import is_float, perturbed, perturbed_state
 from grader.grading.outcome import diagnose

@@ -11,13 +11,13 @@ from functools import partial
 
 import torch
 
-from grader.grading.candidate.candidate import MODEL, Candidate, export_buffers
+from grader.grading.candidate.candidate import Candidate, export_buffers
 from grader.grading.candidate.vjp import add_forward, ask, product
 from grader.grading.compare.blocks import LARGE_BYTES, reals, same_bits
 from grader.grading.compare.nonsmooth import PERTURBATION_ULPS
 from grader.grading.control import reference_passes
 from grader.grading.oracle.case import Case, export_outputs, nbytes_of
-from grader.grading.oracle.evaluation import Evaluation
+from grader.grading.oracle.evaluation import MODEL, Evaluation
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.perturbed_runs import PERTURBED_RUNS
 from grader.grading.oracle.trackers import Trackers

@@ -17,9 +17,10 @@ from grader import protocol as p
 from grader.executor import JobBuilder, JobResult, TensorSpec, TimelineJob, WorkerClient
 from grader.executor.gpu_timeline import Start
 from grader.executor.quiet_memory import quiet_memory
-from grader.grading.candidate.candidate import MODEL, Candidate, exports
+from grader.grading.candidate.candidate import Candidate, exports
 from grader.grading.candidate.parameter_matching import Matching
 from grader.grading.oracle.case import Case, export_outputs
+from grader.grading.oracle.evaluation import MODEL
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.reference_process import REFERENCE_SECONDS
 from grader.grading.timing.clocks import Time

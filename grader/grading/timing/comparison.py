@@ -10,13 +10,12 @@ from typing import NamedTuple
 
 import torch
 
-from grader.grading.candidate.candidate import MODEL
 from grader.grading.candidate.placement import Placement
 from grader.grading.compare import blocks, error_sizes, nonsmooth, small_elements, tolerance
 from grader.grading.compare.blocks import is_large
 from grader.grading.compare.expected import Expected
 from grader.grading.oracle.case import Case, Table, is_input
-from grader.grading.oracle.evaluation import Pass
+from grader.grading.oracle.evaluation import MODEL, Pass
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.perturbed_runs import Pace
 from grader.grading.oracle.track import track

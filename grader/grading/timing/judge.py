@@ -11,7 +11,7 @@ from grader.grading.compare.blocks import HUGE_BYTES
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import KEPT_BYTES, Oracle
 from grader.grading.outcome import Judged, diagnose
-from grader.grading.shortage import is_own_shortage, is_shortage
+from grader.grading.shortage import ran_short
 from grader.grading.timing import shipped_flags
 from grader.grading.timing.calls import Phase
 from grader.grading.timing.clocks import timing_of
@@ -84,7 +84,7 @@ def in_turn_if_short(candidate: Candidate, oracle: Oracle, timed: Callable[..., 
     try:
         return timed(in_turn=False)
     except Exception as error:
-        if not (is_shortage(error) or is_own_shortage(error)):
+        if not ran_short(error):
             raise
     candidate.release("timing")
     oracle.release()

@@ -38,8 +38,8 @@ Errors = Mapping[str, float]
 @remembered
 def shipped_error(oracle: Oracle, case: Case, *, tf32: bool) -> Errors:
     """Relative error of eager PyTorch by tensor name; `tf32` allows TensorFloat-32 in cuDNN, its default."""
-    if oracle.has_fewer_rows and case.variant in WHOLE:
-        return shipped_error(oracle, oracle.case(ROWS, training=case.training), tf32=tf32)
+    if (few := _few_rows(oracle, case)) is not case:
+        return shipped_error(oracle, few, tf32=tf32)
     plain = Pass.of(case)
     passes = [replace(plain, tf32=tf32)]
     traits = oracle.traits(case)

@@ -14,7 +14,7 @@ from dataclasses import replace
 import torch
 
 from grader.grading.backward.causes import explain as explain_gradients
-from grader.grading.backward.experiments import Cases
+from grader.grading.backward.experiments import ExperimentCases
 from grader.grading.backward.products import judge_product
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.outputs import check_output
@@ -77,12 +77,12 @@ def faults_of_values(candidate: Candidate, oracle: Oracle, wrong: WrongCall) -> 
         taken = None if value is None else candidate.taken(other, fault.name, value)
         if of is None or ours is None or not _agree(of, taken, ours):
             return []
-    alone = Cases.of_one(other, oracle.budget.experiment)
+    alone = ExperimentCases.of_one(other, oracle.budget.experiment)
     return [on_another_draw(one) for one in explain_gradients(candidate, oracle, (), other, judged, alone)]
 
 
 def faults_of_draws(
-    candidate: Candidate, oracle: Oracle, case: Case, experiment_cases: Sequence[Cases]
+    candidate: Candidate, oracle: Oracle, case: Case, experiment_cases: Sequence[ExperimentCases]
 ) -> list[Diagnosis]:
     """The faults of the first of OTHER_DRAWS draws that has any, if the first draw is still right.
 

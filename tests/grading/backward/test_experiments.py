@@ -35,7 +35,7 @@ def test_an_experiment_is_declared_beside_its_function(monkeypatch, rank, lastin
     """Those that spoil later experiments run first, whatever the ranks."""
     monkeypatch.setattr(_base, "_EXPERIMENTS", dict(_base._EXPERIMENTS))
     declare = _base.experiment(
-        "grad_zero", question="It is not zero.", remedy="write it", rank=rank, modes=("train",), lasting=lasting
+        "grad_zero", question="It is not zero.", remedy="write it", rank=rank, train_only=True, lasting=lasting
     )
     declare(lambda candidate, cases: None)
     order = codes("post-check", "train")

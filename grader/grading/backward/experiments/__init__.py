@@ -9,9 +9,9 @@ from __future__ import annotations
 import pkgutil
 from importlib import import_module
 
-from grader.grading.backward.experiments._base import Cases, Experiment, experiments
+from grader.grading.backward.experiments._base import Experiment, ExperimentCases, experiments
 
-__all__ = ["Cases", "Experiment", "experiments"]
+__all__ = ["Experiment", "ExperimentCases", "experiments"]
 
 for _module in pkgutil.iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")

@@ -20,11 +20,11 @@ from grader.verdict.models import Diagnosis
 
 Mode = Literal["train", "eval"]
 Phase = Literal["cause", "post-check"]
-"""`cause`: runs when a product is wrong, to explain it. `post-check`: runs when all products are right."""
+"""`cause`: runs when a product is wrong, to explain it. `post-check`: runs when all products are right, as all do."""
 
 
 @dataclass(frozen=True)
-class Cases:
+class ExperimentCases:
     """The cases that experiments run on: one variant and mode, other inputs and parameters."""
 
     first: Case
@@ -40,32 +40,32 @@ class Cases:
     """Whether the reference's backward of a case does not need its outputs (`oracle/capabilities.py`)."""
     alone: Callable[[Case], Mapping[str, Case]] = lambda _: {}
     """A case with the grad_output of each output alone, by the output's name (`oracle/each_output.py`)."""
-    in_eval: Cases | None = None
+    in_eval: ExperimentCases | None = None
     """The same cases in eval(), for a reference that does the same in both modes. An experiment asks both, in one job
     where it can: a submission may tell the modes apart."""
 
     @classmethod
-    def of_one(cls, case: Case, seconds: float) -> Cases:
+    def of_one(cls, case: Case, seconds: float) -> ExperimentCases:
         """Cases for experiments on one case, which has no other draws."""
         inputs = case.inputs
         return cls(case, lambda: case, others=lambda: inputs, keeps_outputs=False, seconds=seconds)
 
     @property
-    def modes(self) -> tuple[Cases, ...]:
+    def modes(self) -> tuple[ExperimentCases, ...]:
         """These cases, then those in eval() if the reference does the same there."""
         return (self,) if self.in_eval is None else (self, self.in_eval)
 
-    def in_each_mode(self, check: Callable[[Cases], Diagnosis | None]) -> Diagnosis | None:
+    def in_each_mode(self, check: Callable[[ExperimentCases], Diagnosis | None]) -> Diagnosis | None:
         """The first diagnosis of a check that is made in each of the `modes`."""
         found = ((mode, check(mode)) for mode in self.modes)
         return next((self.of_mode(mode, one) for mode, one in found if one is not None), None)
 
-    def of_mode(self, mode: Cases, diagnosis: Diagnosis | None) -> Diagnosis | None:
+    def of_mode(self, mode: ExperimentCases, diagnosis: Diagnosis | None) -> Diagnosis | None:
         """The diagnosis of one of the `modes`."""
         return diagnosis if diagnosis is None or mode is self else in_eval(diagnosis)
 
 
-Function = Callable[[Candidate, Cases], Diagnosis | None]
+Function = Callable[[Candidate, ExperimentCases], Diagnosis | None]
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,10 @@ class Experiment:
     rank: int
     """Lasting experiments run first, and each kind by ascending rank: those that explain what later ones would see
     come first."""
-    modes: frozenset[Mode]
-    phases: frozenset[Phase]
+    train_only: bool
+    """It is not asked in eval()."""
+    explains: bool
+    """It is asked when a product is wrong, too, to explain it."""
     lasting: bool
     """An error that it finds ends the experiments: it leaves state behind, changes from call to call, or is in the
     values that later experiments compare with, so that they would misread it."""
@@ -99,8 +101,8 @@ def experiment(
     question: str,
     remedy: str,
     rank: int,
-    modes: Sequence[Mode] = ("train", "eval"),
-    phases: Sequence[Phase] = ("post-check",),
+    train_only: bool = False,
+    explains: bool = False,
     lasting: bool = False,
     weight: float = 1.0,
 ) -> Callable[[Function], Function]:
@@ -113,9 +115,7 @@ def experiment(
         assert code in CODES, f"{code} is not in grader.verdict.codes"
         assert code not in _EXPERIMENTS, f"{code} has an experiment already"
         assert rank not in {other.rank for other in _EXPERIMENTS.values()}, f"rank {rank} is taken"
-        _EXPERIMENTS[code] = Experiment(
-            code, question, remedy, function, rank, frozenset(modes), frozenset(phases), lasting, weight
-        )
+        _EXPERIMENTS[code] = Experiment(code, question, remedy, function, rank, train_only, explains, lasting, weight)
         return function
 
     return register
@@ -123,7 +123,8 @@ def experiment(
 
 def experiments(phase: Phase, mode: Mode) -> tuple[Experiment, ...]:
     """The experiments of a phase and mode, in the order in which they run."""
-    chosen = (one for one in _EXPERIMENTS.values() if phase in one.phases and mode in one.modes)
+    chosen = (one for one in _EXPERIMENTS.values() if one.explains or phase == "post-check")
+    chosen = (one for one in chosen if not one.train_only or mode == "train")
     return tuple(sorted(chosen, key=lambda one: (not one.lasting, one.rank)))
 
 

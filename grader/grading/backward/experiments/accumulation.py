@@ -11,7 +11,7 @@ import torch
 from grader import protocol as p
 from grader.executor import JobBuilder
 from grader.grading.backward.experiments._base import (
-    Cases,
+    ExperimentCases,
     changed_operands,
     experiment,
     first_wrong,
@@ -47,18 +47,18 @@ NOT_RETAINED = "donated buffers"
     question="Equal calls give equal gradients, whatever ran before, and two backwards into the same .grad add up.",
     remedy=fresh_tensor("backward", graphs=False),
     rank=30,
-    phases=("cause", "post-check"),
+    explains=True,
     lasting=True,
     weight=4,
 )
-def accumulation_broken(candidate: Candidate, cases: Cases) -> Diagnosis | None:
+def accumulation_broken(candidate: Candidate, cases: ExperimentCases) -> Diagnosis | None:
     carried = carried_over(candidate, cases)
     if carried is not None or not all(plain_is_right(candidate, mode.first) for mode in cases.modes):
         return carried
     return _adds_up(candidate, cases)
 
 
-def carried_over(candidate: Candidate, cases: Cases) -> Diagnosis | None:
+def carried_over(candidate: Candidate, cases: ExperimentCases) -> Diagnosis | None:
     """A diagnosis if an earlier backward changes the gradients of a later one.
 
     The backward runs twice, once for a grad_output of zeros, then once more.
@@ -114,7 +114,7 @@ def _carried(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> Dia
     )
 
 
-def _adds_up(candidate: Candidate, cases: Cases) -> Diagnosis | None:
+def _adds_up(candidate: Candidate, cases: ExperimentCases) -> Diagnosis | None:
     """Two backwards into one .grad, through two graphs or one retained graph; and three whose gradients are all kept.
 
     One job, with a plain product as the control: the retained graphs come last, since code from torch.compile refuses
@@ -135,7 +135,7 @@ def _adds_up(candidate: Candidate, cases: Cases) -> Diagnosis | None:
         if any(answer.result.failure is not None for (_, how), answer in answers.items() if how in ("plain", "added")):
             break
 
-    def not_added_up(mode: Cases) -> Diagnosis | None:
+    def not_added_up(mode: ExperimentCases) -> Diagnosis | None:
         of_mode = {how: answers[case, how] for case, how in turns if case is mode.first and (case, how) in answers}
         return _not_added_up(candidate, mode.first, of_mode)
 

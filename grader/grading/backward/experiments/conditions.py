@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from grader import protocol as p
-from grader.grading.backward.experiments._base import Cases, experiment, first_wrong
+from grader.grading.backward.experiments._base import ExperimentCases, experiment, first_wrong
 from grader.grading.backward.experiments.accumulation import carried_over
 from grader.grading.backward.experiments.grad_outputs import ignores_grad_output
 from grader.grading.candidate.candidate import Candidate
@@ -35,7 +35,7 @@ FIXED_ORDER = "reduce in a fixed order instead of atomicAdd"
     rank=20,
     lasting=True,
 )
-def inconsistent_with_forward(candidate: Candidate, cases: Cases) -> Diagnosis | None:
+def inconsistent_with_forward(candidate: Candidate, cases: ExperimentCases) -> Diagnosis | None:
     if not cases.first.values_comparable:
         return diagnose(
             "random_not_seeded",
@@ -54,9 +54,9 @@ def inconsistent_with_forward(candidate: Candidate, cases: Cases) -> Diagnosis |
     question="The gradients are right on a busy stream other than the default.",
     remedy=CURRENT_STREAM,
     rank=100,
-    modes=("train",),
+    train_only=True,
 )
-def wrong_stream(candidate: Candidate, cases: Cases) -> Diagnosis | None:
+def wrong_stream(candidate: Candidate, cases: ExperimentCases) -> Diagnosis | None:
     """Work that goes to another stream than the current one reads its inputs too early."""
     if not backend(candidate.device).streams:
         return None
@@ -80,10 +80,10 @@ def wrong_stream(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     question="Repeats of one backward agree in every bit.",
     remedy=FIXED_ORDER,
     rank=110,
-    modes=("train",),
-    phases=("cause", "post-check"),
+    train_only=True,
+    explains=True,
 )
-def nondeterministic_grad(candidate: Candidate, cases: Cases) -> Diagnosis | None:
+def nondeterministic_grad(candidate: Candidate, cases: ExperimentCases) -> Diagnosis | None:
     case = cases.first
     if not case.values_comparable:
         return None
@@ -136,7 +136,7 @@ def _unwritten(case: Case, operand: str, repeated: Sequence[Mapping[str, torch.T
     return None
 
 
-def _adds_to_earlier(candidate: Candidate, cases: Cases) -> bool:
+def _adds_to_earlier(candidate: Candidate, cases: ExperimentCases) -> bool:
     """Whether each backward adds to what an earlier one left, so that equal calls differ without a race."""
     carried = carried_over(candidate, cases)
     return carried is not None and carried.code == "accumulation_broken"
@@ -147,9 +147,9 @@ def _adds_to_earlier(candidate: Candidate, cases: Cases) -> bool:
     question="The gradients can be differentiated again, if the reference's can.",
     remedy="build the backward from differentiable operations",
     rank=120,
-    modes=("train",),
+    train_only=True,
 )
-def double_backward_unsupported(candidate: Candidate, cases: Cases) -> Diagnosis | None:
+def double_backward_unsupported(candidate: Candidate, cases: ExperimentCases) -> Diagnosis | None:
     result = candidate.attempt(ask(candidate, cases.first, double=True), "backward", "differentiating twice")
     supported = result.failure is None and result.of(p.Gradients)[0].double_backward
     candidate.forget()  # a backward may write into buffers, which require grad now

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from grader.grading.backward.experiments._base import Cases, experiment, first_wrong
+from grader.grading.backward.experiments._base import ExperimentCases, experiment, first_wrong
 from grader.grading.candidate.candidate import Candidate, export_buffers
 from grader.grading.candidate.outputs import check_buffers, differ
 from grader.grading.candidate.vjp import Answer, ask, attempt_each, one_product
@@ -30,7 +30,7 @@ NEEDS = "check ctx.needs_input_grad"
     remedy=NEEDS,
     rank=70,
 )
-def ignores_needs_input_grad(candidate: Candidate, cases: Cases) -> Diagnosis | None:
+def ignores_needs_input_grad(candidate: Candidate, cases: ExperimentCases) -> Diagnosis | None:
     """All inputs and all parameters are frozen in both modes, each other subset in a drawn one.
 
     Later ones are left out if there is no time.
@@ -60,8 +60,8 @@ def _wrong(candidate: Candidate, case: Case, frozen: tuple[str, ...], answer: An
 
 
 def _with_frozen(
-    candidate: Candidate, turns: Sequence[tuple[Cases, tuple[str, ...]]], seconds: float
-) -> Iterator[tuple[Cases, tuple[str, ...], Answer]]:
+    candidate: Candidate, turns: Sequence[tuple[ExperimentCases, tuple[str, ...]]], seconds: float
+) -> Iterator[tuple[ExperimentCases, tuple[str, ...], Answer]]:
     """Each mode and subset with its answer, until one raises; no job starts after so many seconds.
 
     torch.compile takes seconds for each new subset, as for any new condition: a job has no more subsets than would fit
@@ -103,7 +103,7 @@ def _subsets(operands: Sequence[str], drawn: random.Random) -> tuple[list[tuple[
     remedy="update buffers whatever requires a gradient",
     rank=80,
 )
-def buffers_not_updated(candidate: Candidate, cases: Cases) -> Diagnosis | None:
+def buffers_not_updated(candidate: Candidate, cases: ExperimentCases) -> Diagnosis | None:
     return cases.in_each_mode(lambda mode: _not_updated(candidate, mode.first))
 
 

@@ -10,7 +10,7 @@ from itertools import islice
 
 import torch
 
-from grader.grading.backward.experiments._base import Cases, experiment, first_wrong, plain_is_right
+from grader.grading.backward.experiments._base import ExperimentCases, experiment, first_wrong, plain_is_right
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.vjp import Answer, GradOutputs, attempt_each, one_product, product
 from grader.grading.compare import tolerance
@@ -31,10 +31,10 @@ EXPONENTS = (-30, 16)
     question="The product is zero for a zero grad_output, and linear in it, whatever its size.",
     remedy="multiply by grad_output as it comes",
     rank=40,
-    phases=("cause", "post-check"),
+    explains=True,
     weight=4,
 )
-def ignores_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | None:
+def ignores_grad_output(candidate: Candidate, cases: ExperimentCases) -> Diagnosis | None:
     """Runs both modes in one job, so that a gradient that is kept from an earlier call shows."""
     if not cases.first.values_comparable:
         return None
@@ -46,7 +46,7 @@ def ignores_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     count = len(questions) // len(cases.modes)
     answers = attempt_each(candidate, questions, "backward with another grad_output")
 
-    def wrong(mode: Cases) -> Diagnosis | None:
+    def wrong(mode: ExperimentCases) -> Diagnosis | None:
         ours = islice(answers, count)  # of a large case, each holds gigabytes until the next
         ignored = _ignored(candidate, mode.first, islice(ours, 1 + len(EXPONENTS)))
         return ignored or _not_the_sum(candidate, mode.first, list(ours)[-4:])

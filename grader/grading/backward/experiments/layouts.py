@@ -9,7 +9,7 @@ import torch
 
 from grader.executor.job import CotangentLayout, expandable_axis
 from grader.grading.backward.experiments._base import (
-    Cases,
+    ExperimentCases,
     changed_operands,
     experiment,
     first_wrong,
@@ -39,10 +39,10 @@ CONTIGUOUS = "call grad_output.contiguous() before view() or data_ptr()"
     question="The same grad_output in other memory layouts gives the same gradients.",
     remedy=CONTIGUOUS,
     rank=50,
-    phases=("cause", "post-check"),
+    explains=True,
     weight=4,
 )
-def assumes_contiguous_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | None:
+def assumes_contiguous_grad_output(candidate: Candidate, cases: ExperimentCases) -> Diagnosis | None:
     if not plain_is_right(candidate, cases.first):
         return _wrong_layout_inside(candidate, cases.first)
     questions = [

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import torch
 
-from grader.grading.backward.experiments._base import Cases, experiment, first_wrong
+from grader.grading.backward.experiments._base import ExperimentCases, experiment, first_wrong
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.vjp import Answer, attempt_each, one_product, product
 from grader.grading.compare import tolerance
@@ -21,7 +21,7 @@ from grader.verdict.models import Diagnosis
     remedy="treat the grad_output of an unused output as zero",
     rank=90,
 )
-def undefined_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | None:
+def undefined_grad_output(candidate: Candidate, cases: ExperimentCases) -> Diagnosis | None:
     outputs = list(cases.first.cotangents)
     if len(outputs) < 2:
         return None
@@ -32,7 +32,7 @@ def undefined_grad_output(candidate: Candidate, cases: Cases) -> Diagnosis | Non
     ]
     answers = attempt_each(candidate, questions, "backward through one of several outputs")
 
-    def wrong(mode: Cases) -> Diagnosis | None:
+    def wrong(mode: ExperimentCases) -> Diagnosis | None:
         ours = dict(zip(outputs, answers, strict=False))
         return _wrong_in_sum(candidate, mode.first, ours) or _wrong_alone(candidate, mode.alone(mode.first), ours)
 

@@ -10,13 +10,14 @@ import torch
 
 from grader import protocol as p
 from grader.executor import JobBuilder, TensorSpec
-from grader.grading.backward.experiments._base import Cases, experiment, first_wrong
+from grader.grading.backward.experiments._base import ExperimentCases, experiment, first_wrong
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.outputs import check_output
 from grader.grading.candidate.placement import parts
 from grader.grading.candidate.vjp import Answer, Question, add_forward, add_product, attempt_each, export_gradients
 from grader.grading.compare.blocks import LARGE_BYTES, same_bits
 from grader.grading.oracle.case import Case, export_outputs
+from grader.grading.oracle.evaluation import MODEL
 from grader.grading.outcome import diagnose, first_line, fresh_tensor
 from grader.grading.wording import names
 from grader.verdict.models import Diagnosis
@@ -30,10 +31,10 @@ SAVE = "keep what backward needs with ctx.save_for_backward, not in a global or 
     question="Inputs, parameters and grad_outputs are the same in every bit after forward and backward.",
     remedy=NEW_TENSOR,
     rank=10,
-    phases=("cause", "post-check"),
+    explains=True,
     lasting=True,
 )
-def saved_tensor_mutated(candidate: Candidate, cases: Cases) -> Diagnosis | None:
+def saved_tensor_mutated(candidate: Candidate, cases: ExperimentCases) -> Diagnosis | None:
     """Both modes in one job, unless they are large; parameters are compared at its end."""
     together = len(cases.modes) * cases.first.nbytes <= LARGE_BYTES
     for modes in [cases.modes] if together else [(mode,) for mode in cases.modes]:
@@ -44,7 +45,7 @@ def saved_tensor_mutated(candidate: Candidate, cases: Cases) -> Diagnosis | None
     return None
 
 
-def _mutated(candidate: Candidate, modes: Sequence[Cases]) -> Diagnosis | None:
+def _mutated(candidate: Candidate, modes: Sequence[ExperimentCases]) -> Diagnosis | None:
     """A diagnosis if a forward and backward in one of the modes changes what it is given."""
     case = modes[0].first
     matching = candidate.matching(case)
@@ -52,8 +53,8 @@ def _mutated(candidate: Candidate, modes: Sequence[Cases]) -> Diagnosis | None:
     before, grad_outputs, labels = dict[str, torch.Tensor](), dict[str, torch.Tensor](), dict[str, str]()
     for theirs, ours in parts(matching.places).items():
         if not set(ours) & set(case.buffers):
-            before[f"state:model:{theirs}"] = values[theirs].view(matching.places[ours[0]].shape)
-            labels[f"state:model:{theirs}"] = ours[0]
+            before[f"state:{MODEL}:{theirs}"] = values[theirs].view(matching.places[ours[0]].shape)
+            labels[f"state:{MODEL}:{theirs}"] = ours[0]
     job = candidate.script(case)
     for key, mode in zip("ab", modes, strict=False):
         candidate.reset_buffers(job, mode.first)
@@ -90,7 +91,7 @@ def _mutated(candidate: Candidate, modes: Sequence[Cases]) -> Diagnosis | None:
     rank=60,
     weight=100,  # drawn nearly always, since nothing else asks for a product of another draw
 )
-def stale_saved_state(candidate: Candidate, cases: Cases) -> Diagnosis | None:
+def stale_saved_state(candidate: Candidate, cases: ExperimentCases) -> Diagnosis | None:
     """Forward A, two forwards B, then the backward of A; and one after the outputs have changed in place.
 
     With two draws, A is not that of the very first forward.
@@ -104,7 +105,7 @@ def stale_saved_state(candidate: Candidate, cases: Cases) -> Diagnosis | None:
     return _needs_outputs(candidate, cases)
 
 
-def _needs_outputs(candidate: Candidate, cases: Cases) -> Diagnosis | None:
+def _needs_outputs(candidate: Candidate, cases: ExperimentCases) -> Diagnosis | None:
     """A warning if an in-place operation on the outputs makes the gradients wrong, and not the reference's.
 
     A backward that PyTorch then refuses to run is right: nobody trains with wrong gradients.
@@ -130,7 +131,7 @@ def _after_change(candidate: Candidate, case: Case, job: JobBuilder, key: str) -
     export_gradients(job, candidate, case, key, case.wrt)
 
 
-def _interleaved(candidate: Candidate, cases: Cases, job: JobBuilder, key: str) -> None:
+def _interleaved(candidate: Candidate, cases: ExperimentCases, job: JobBuilder, key: str) -> None:
     first, others = cases.second(), cases.others()
     between = replace(first, forward_seed=None)  # a mask of their own
     tapes = [f"{key}.{turn}" for turn in range(3)]
@@ -143,7 +144,7 @@ def _interleaved(candidate: Candidate, cases: Cases, job: JobBuilder, key: str) 
     export_gradients(job, candidate, first, key, first.wrt)
 
 
-def _stale(candidate: Candidate, cases: Cases, answer: Answer) -> Diagnosis | None:
+def _stale(candidate: Candidate, cases: ExperimentCases, answer: Answer) -> Diagnosis | None:
     first, (result, key) = cases.second(), answer
     if result.failure is not None:
         what = f"the backward of the first of several forwards raises {first_line(result.failure)}"
