@@ -49,7 +49,7 @@ def with_patterns(
     wrong = {fault.name: actual.gradients[fault.name] for fault in faults if not fault.explained or fault.vague}
     rounded = confirmed_roundings(oracle, case, "gradients", wrong, partial(gradients_of, candidate))
     found = [
-        fault if rounded and fault.slight else _with_pattern(oracle, case, fault, actual)
+        fault if rounded and fault.slight else _with_pattern(case, fault, actual)
         for fault in faults
         if fault.name not in rounded
     ]
@@ -108,11 +108,11 @@ def _apart(right: Sequence[str]) -> str:
     return f"{whole}: look in the steps that {they} {do} not need"
 
 
-def _with_pattern(oracle: Oracle, case: Case, fault: GradientFault, actual: Product) -> GradientFault:
+def _with_pattern(case: Case, fault: GradientFault, actual: Product) -> GradientFault:
     gradient, expected = actual.gradients[fault.name], case.gradients[fault.name]
     if (fault.explained and not fault.vague) or gradient is None or expected is None:
         return fault
-    pattern = find_pattern(oracle, case, fault.name, gradient, expected)
+    pattern = find_pattern(case, fault.name, gradient, expected)
     # One vague pattern says no more than another.
     return fault if pattern is None or (fault.explained and pattern.vague) else fault.with_pattern(pattern)
 

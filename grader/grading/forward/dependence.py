@@ -42,7 +42,7 @@ def dependence(candidate: Candidate, oracle: Oracle, case: Case, output: str) ->
     for (name, other), value in zip(others.items(), after, strict=True):
         if value is None:
             break
-        label = oracle.module.argument_name(input_index(name)) if name in inputs else name
+        label = case.operand_names.get(name, name)
         if same_bits(before, value):
             if _right_moves(oracle, case, other, output):
                 ignored.append(label)

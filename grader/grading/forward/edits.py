@@ -253,4 +253,4 @@ def _with(case: Case, index: int, value: torch.Tensor) -> tuple[object, ...]:
 
 
 def _argument(case: Case, index: int) -> str:
-    return case.operand_names.get(f"input[{index}]", f"input[{index}]")
+    return case.operand_names[f"input[{index}]"]

@@ -64,7 +64,7 @@ class Case:
     """By operand: `input[i]` or a parameter's name. None means that the reference and the candidate have no
     gradient."""
     operand_names: Mapping[str, str]
-    """The names of operands in messages; an input has the name of the forward's argument."""
+    """The names of inputs and operands in messages; an input has the name of the forward's argument."""
     clone_inputs: bool = False
     """The reference modifies its inputs in place, so leaf tensors must be copied first."""
     others: frozenset[str] = frozenset()

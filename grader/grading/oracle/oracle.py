@@ -17,7 +17,7 @@ from grader.executor import TensorSpec, WorkerClient
 from grader.grading.budget import Budget, Stopwatch
 from grader.grading.compare.blocks import LARGE_BYTES, is_large
 from grader.grading.oracle import silent_draws
-from grader.grading.oracle.case import Case, CaseKey, input_index, is_input, nbytes_of
+from grader.grading.oracle.case import Case, CaseKey, is_input, nbytes_of
 from grader.grading.oracle.comparability import NoBackward, Place, Randomness, randomness, set_apart
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Ask, Evaluation, Pass
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE, with_errors_like, with_fewer_rows
@@ -200,8 +200,8 @@ class Oracle(ReferenceModels):
     def _results(self, plain: Pass, eager: Evaluation, trackers: Trackers, traits: Traits) -> dict[str, Any]:
         """The fields of a case that a candidate's results are compared with."""
         lengths = reduction_lengths(traits, plain.inputs, eager)
-        argument = self.module.argument_name
-        names = {name: argument(input_index(name)) if is_input(name) else name for name in plain.wrt}
+        arguments = {f"input[{index}]": self.module.argument_name(index) for index in range(len(plain.inputs))}
+        names = arguments | {name: name for name in plain.wrt if not is_input(name)}
         return {
             "outputs": trackers.expected("outputs", lengths["outputs"]),
             "buffers": trackers.expected("buffers", lengths["buffers"]),

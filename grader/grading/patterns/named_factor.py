@@ -38,7 +38,7 @@ def named_factors(oracle: Oracle, case: Case, factors: Factors, again: Callable[
     left = {name: factor for name, factor in factors.items() if factor is not None}
     if not left or not case.values_comparable or oracle.is_slow(case):
         return found
-    for scalar, label in _scalars(oracle, case):
+    for scalar, label in _scalars(case):
         value = case.operand(scalar)
         forms = list(_forms(label, value))
         if not any(form.gives(factor) for form in forms for factor in left.values()):
@@ -66,13 +66,12 @@ def factor_of(actual: torch.Tensor | None, right: torch.Tensor) -> float | None:
     return float(actual) / due if due else None
 
 
-def _scalars(oracle: Oracle, case: Case) -> Iterator[tuple[str, str]]:
+def _scalars(case: Case) -> Iterator[tuple[str, str]]:
     """The names of tensors with one floating-point element, and their names in messages."""
     inputs = {f"input[{index}]": value for index, value in enumerate(case.inputs)}
-    labels = {f"input[{index}]": oracle.module.argument_name(index) for index in range(len(case.inputs))}
     for name, value in (*case.state.items(), *inputs.items()):
         if is_float(value) and value.numel() == 1 and float(value):
-            yield name, labels.get(name, name)
+            yield name, case.operand_names.get(name, name)
 
 
 class _Form(NamedTuple):

@@ -15,7 +15,7 @@ from grader.grading.compare import narrow_types, tolerance
 from grader.grading.compare.blocks import CHECK_BYTES
 from grader.grading.compare.expected import ELEMENT_TOLERANCE, EPSILON, Expected
 from grader.grading.compare.scaling import REDUCED_PRECISION
-from grader.grading.oracle.case import Case, input_index, is_input
+from grader.grading.oracle.case import Case
 from grader.grading.oracle.fewer_rows import FEW_BYTES
 from grader.options import FULL_SECONDS
 
@@ -71,10 +71,9 @@ class Region(NamedTuple):
 class Subject:
     """A wrong tensor beside the right one, and the known tensors around it; all in float64 on one device."""
 
-    def __init__(self, case: Case, actual: torch.Tensor, expected: Expected, name: str, inputs: Sequence[str]) -> None:
-        """`name` is the operand's in the case, or the output's; `inputs` are the arguments' names in messages."""
+    def __init__(self, case: Case, actual: torch.Tensor, expected: Expected, name: str) -> None:
+        """`name` is the operand's in the case, or the output's."""
         self.case, self.name, self.expected = case, name, expected
-        self._inputs = inputs
         self._device = place_of_search(actual) or torch.device("cpu")
         self.actual = self.beside(actual)
         self.right = self.beside(expected.reference64)
@@ -146,7 +145,7 @@ class Subject:
     @cached_property
     def indices(self) -> list[Known]:
         """Integer inputs."""
-        return [Known(of.name, of.value.to(self._device)) for of in integer_inputs(self.case, self._inputs)]
+        return [Known(of.name, of.value.to(self._device)) for of in integer_inputs(self.case)]
 
     def _floats(self, named: Iterable[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
         most = _most_elements(self._device)
@@ -156,7 +155,7 @@ class Subject:
 
     def label(self, name: str) -> str:
         """A tensor's name in messages."""
-        return self._inputs[input_index(name)] if is_input(name) else name
+        return self.case.operand_names.get(name, name)
 
     def like(self) -> Iterator[Known]:
         """Known tensors of this shape: this operand first, then the others, then grad_outputs."""
@@ -180,10 +179,10 @@ def _most_elements(device: torch.device) -> int:
     return MAX_ELEMENTS if device.type == "cpu" else CHECK_BYTES // torch.float32.itemsize
 
 
-def integer_inputs(case: Case, names: Sequence[str]) -> list[Known]:
-    """The integer inputs of a case, with the arguments' names in messages; on the CPU."""
+def integer_inputs(case: Case) -> list[Known]:
+    """The integer inputs of a case; on the CPU."""
     return [
-        Known(f"`{names[i]}`", value.cpu())
+        Known(f"`{case.operand_names[f'input[{i}]']}`", value.cpu())
         for i, value in enumerate(case.inputs)
         if isinstance(value, torch.Tensor) and value.dtype in (torch.int64, torch.int32)
     ]

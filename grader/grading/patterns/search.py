@@ -54,12 +54,11 @@ SCALE = "check what shifts and scales it there, such as a mean, a variance or it
 """The remedy for an output that is wrong by a shift or a factor."""
 
 
-def find_pattern(oracle: Oracle, case: Case, name: str, actual: torch.Tensor, expected: Expected) -> Pattern | None:
+def find_pattern(case: Case, name: str, actual: torch.Tensor, expected: Expected) -> Pattern | None:
     """The first pattern that explains the error of a gradient; None without one. `name` is the operand's."""
-    subject = subject_of(oracle, case, name, actual, expected)
+    subject = subject_of(case, name, actual, expected)
     if subject is None:
-        indices = integer_inputs(case, _arguments(oracle, case))
-        return rows_of_large(indices, actual, expected) or stretch(actual, expected)
+        return rows_of_large(integer_inputs(case), actual, expected) or stretch(actual, expected)
     tied = at_ties(subject)
     if tied is not None:
         return tied
@@ -89,7 +88,7 @@ def find_output_pattern(oracle: Oracle, case: Case, name: str, actual: torch.Ten
     """
     if not case.comparable("outputs", name):
         return None
-    subject = _subjects(oracle, case, "outputs", {name: actual}).get(name)
+    subject = _subjects(case, "outputs", {name: actual}).get(name)
     if subject is None:
         return stretch(actual, case.outputs[name])
     found = (search(subject) for search in (arrangement, region, missing_factor))
@@ -111,7 +110,7 @@ def patterns_by_runs(
 
     Raises Stopped.
     """
-    subjects = _subjects(oracle, case, "gradients", wrong)
+    subjects = _subjects(case, "gradients", wrong)
     found = evaluated_patterns(oracle, case, list(subjects.values()))
     subjects = {name: of for name, of in subjects.items() if name not in found}
     small = {name: of for name, of in subjects.items() if of.right.numel() <= MAX_ELEMENTS}
@@ -136,7 +135,7 @@ def _slip_patterns(
         other = next((one for one in draws if one.seed != case.seed and not one.released), None)
         if other is not None:
             values = again(other)
-            elsewhere = _subjects(oracle, other, table, {name: values.get(name) for name in few})
+            elsewhere = _subjects(other, table, {name: values.get(name) for name in few})
             sure = {slip.what for those in _explaining(oracle, other, table, elsewhere).values() for slip in those}
     for name in few:
         slip = next((slip for slip in explaining[name] if slip.what in sure), None)
@@ -170,20 +169,18 @@ def _survived(made: Iterator[Slipped]) -> Iterator[Slipped]:
         yield from made
 
 
-def _subjects(
-    oracle: Oracle, case: Case, table: Searched, actual: Mapping[str, torch.Tensor | None]
-) -> dict[str, Subject]:
+def _subjects(case: Case, table: Searched, actual: Mapping[str, torch.Tensor | None]) -> dict[str, Subject]:
     """Outputs or gradients beside the right ones, by name; an output's are searched without what follows from it."""
     alone = replace(case, cotangents={}, outputs={}, gradients={}) if table == "outputs" else case
     return {
         name: subject
         for name, value in actual.items()
         if value is not None and (expected := getattr(case, table)[name]) is not None
-        if (subject := subject_of(oracle, alone, name, value, expected)) is not None
+        if (subject := subject_of(alone, name, value, expected)) is not None
     }
 
 
-def subject_of(oracle: Oracle, case: Case, name: str, actual: torch.Tensor, expected: Expected) -> Subject | None:
+def subject_of(case: Case, name: str, actual: torch.Tensor, expected: Expected) -> Subject | None:
     """The tensor beside the right one; None if it is too large, complex or not finite.
 
     `name` is the operand's in the case, or the output's.
@@ -191,8 +188,4 @@ def subject_of(oracle: Oracle, case: Case, name: str, actual: torch.Tensor, expe
     real = expected.dtype.is_floating_point and not actual.is_complex()
     if not real or not actual.numel() or place_of_search(actual) is None or not bool(actual.isfinite().all()):
         return None
-    return Subject(case, actual, expected, name, _arguments(oracle, case))
-
-
-def _arguments(oracle: Oracle, case: Case) -> list[str]:
-    return [oracle.module.argument_name(index) for index in range(len(case.inputs))]
+    return Subject(case, actual, expected, name)

@@ -24,12 +24,12 @@ def unwritten(case: Case, name: str, expected: Expected, runs: Sequence[torch.Te
     for run in runs:
         actual = run.detach().cpu().double().view(right.shape)
         finite = actual.isfinite()
-        each.append(Subject(case, torch.where(finite, actual, right), expected, name, ()).wrong | ~finite)
+        each.append(Subject(case, torch.where(finite, actual, right), expected, name).wrong | ~finite)
     wrong = torch.stack(each).any(0)
     # A race loses others each time. Memory may hold the right values of an earlier call.
     if any(0 < 2 * int(one.sum()) < int(wrong.sum()) for one in each):
         return None
-    subject = Subject(case, torch.where(wrong, torch.inf, right), expected, name, ())
+    subject = Subject(case, torch.where(wrong, torch.inf, right), expected, name)
     at = only_region(subject)
     # A race may by chance have left alone fewer elements than that, or zeros.
     if at is None or int((subject.telling & ~wrong).sum()) < FREE:

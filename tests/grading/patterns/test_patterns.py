@@ -61,12 +61,12 @@ class Example:
             outputs={name: Expected(name, (ROWS, COLUMNS), torch.float32, of) for name, of in (outputs or {}).items()},
             buffers={},
             gradients={"input[0]": expected},
-            operand_names={"input[0]": "x"},
+            operand_names={"input[0]": "x", "input[1]": "target"},
         )
         with pytest.MonkeyPatch.context() as patch:
             if self.device != "cpu":
                 patch.setattr(pattern, "MAX_ELEMENTS", 0)  # so that it is searched as a large one is
-            subject = Subject(case, actual.float().to(self.device), expected, "input[0]", ["x", "target"])
+            subject = Subject(case, actual.float().to(self.device), expected, "input[0]")
         assert subject.wrong.device.type == self.device
         return subject
 
@@ -212,7 +212,7 @@ def test_a_fault_at_ties_is_named_though_the_runs_chose_all_but_one_of_them(miss
     chosen.view(-1)[:missed] = right.view(-1)[:missed]
     tied = Ties(lambda: [right, chosen], torch.zeros(ROWS, COLUMNS).double())
     expected = Expected("x", (ROWS, COLUMNS), torch.float32, right, 1e-6, 1e-7, 1.0, ties=tied)
-    subject = Subject(None, 2 * right, expected, "input[0]", ["x"])
+    subject = Subject(None, 2 * right, expected, "input[0]")
     found = at_ties(subject)
     assert (found is not None) is named
 
@@ -230,7 +230,7 @@ def test_a_term_that_is_no_part_of_the_gradient_is_not_called_one():
         operand_names={"input[0]": "x"},
     )
     expected = Expected("s", (side,), torch.float32, (g * x).sum(1), 1e-6, 1e-7, 1.0)
-    found = single_term(Subject(case, 3 * (g * x).sum(0), expected, "s", ["x"]))
+    found = single_term(Subject(case, 3 * (g * x).sum(0), expected, "s"))
     assert found.text == "is 3 times the sum over dimension 0 of grad_output * `x` alone"
     assert found.remedy == "return the sum over dimension 1 of grad_output * `x`"
 
@@ -250,7 +250,7 @@ def test_what_lacks_another_outputs_gradient_is_not_called_overwritten(wrong, te
     given = {"h": h, "g": g}
     case = SimpleNamespace(cotangents=given, inputs=(), state={}, outputs={}, gradients={}, operand_names={})
     expected = Expected("x", tuple(right.shape), torch.float32, right, 1e-9, 1e-9, 1.0)
-    assert overwritten(Subject(case, actual, expected, "x", [])).text == text
+    assert overwritten(Subject(case, actual, expected, "x")).text == text
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -432,7 +432,7 @@ def test_slips_end_where_the_reference_does_not_survive_one():
 def test_runs_of_the_reference_serve_all_gradients_and_end_with_the_time(monkeypatch):
     """Each of a deep network's gradients once had runs of its own, which took three minutes for a ResNet18."""
     path = CASES / "problems" / "many_linears.py"
-    runs, gradients = [], known_mistakes.gradients
+    runs, gradients = [], known_mistakes.reference_gradients
 
     def counted(*given):
         runs.append(given)
@@ -442,7 +442,7 @@ def test_runs_of_the_reference_serve_all_gradients_and_end_with_the_time(monkeyp
         oracle = resources.oracle(Problem(id=path.stem, path=path, source=path.read_text()), Device.CPU)
         case = oracle.case("full")
         wrong = {name: of.reference64.float() + torch.randn(of.shape) for name, of in case.gradients.items()}
-        monkeypatch.setattr(known_mistakes, "gradients", counted)
+        monkeypatch.setattr(known_mistakes, "reference_gradients", counted)
         monkeypatch.setattr(search, "slips", lambda *_: iter(()))  # which have a time of their own
         assert patterns_by_runs(oracle, case, wrong, lambda _: {}) == {}
         assert len(case.wrt) < len(runs) < 3 * len(case.wrt)
