@@ -176,13 +176,14 @@ def _case(oracle: Oracle, name: str, *, training: bool, draw: int = 0) -> Case:
 
 
 def _experiment_cases(oracle: Oracle, name: str, *, training: bool) -> ExperimentCases:
-    first, in_train = _case(oracle, name, training=training), oracle.case(name)
+    first = _case(oracle, name, training=training)
+    kept = first if oracle.modes_differ(name) else replace(oracle.case(name), also_in_eval=True)
     second = cache(partial(_second, oracle, first))
     return ExperimentCases(
         first=first,
         second=second,
         others=lambda: oracle.draw(name)[1] if second() is first else first.inputs,
-        keeps_outputs=capabilities.keeps_outputs(oracle, first if oracle.modes_differ(name) else in_train),
+        keeps_outputs=capabilities.keeps_outputs(oracle, kept),
         seconds=oracle.budget.experiment,
         outputs_may_change=partial(outputs_may_change, oracle),
         alone=partial(through_each_output, oracle),
