@@ -56,6 +56,8 @@ class Counted(Result):
     """The forward has an operator that refuses values out of a range, or makes indices of floats."""
     apart: tuple[int, ...] = ()
     """Integers that the forward compares others with, or treats apart as padding or an ignored index."""
+    bounds: tuple[str, ...] = ()
+    """Parameters and buffers that are bounds of a clamp, or the sorted edges of bins."""
 
 
 class Count(Step):

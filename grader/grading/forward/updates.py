@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 
@@ -18,7 +19,7 @@ from grader.errors import ProblemError
 from grader.grading.candidate.buffers import explain_buffers, one_factor
 from grader.grading.candidate.candidate import Candidate, export_buffers, forward_step
 from grader.grading.candidate.outputs import check_buffers, check_output
-from grader.grading.compare import nonsmooth, small_elements
+from grader.grading.compare import nonsmooth, small_elements, tolerance
 from grader.grading.compare.expected import Expected
 from grader.grading.forward.probes import probe
 from grader.grading.oracle import variations
@@ -31,6 +32,7 @@ from grader.grading.oracle.values import OTHER_DRAWS, is_float
 from grader.grading.outcome import diagnose, first_line
 from grader.verdict.models import Diagnosis
 
+ORDINALS = ("first", "second", "third")
 EVERY_FORWARD = "compute outputs and new state from the state that the forward before left"
 
 
@@ -71,7 +73,7 @@ def _from_zeros(candidate: Candidate, oracle: Oracle, case: Case, updated: Seque
 
 def _after_others(candidate: Candidate, oracle: Oracle, case: Case) -> Diagnosis | None:
     """A diagnosis if outputs or buffers are wrong after forwards on other inputs."""
-    for earlier, last in _chains(oracle, case) if case.values_comparable else ():
+    for earlier, last, is_new in _chains(oracle, case) if case.values_comparable else ():
         job = candidate.script(last)
         for inputs in earlier:
             job.put_inputs("earlier", inputs)
@@ -89,30 +91,61 @@ def _after_others(candidate: Candidate, oracle: Oracle, case: Case) -> Diagnosis
             checks += check_buffers(candidate, last, result)
             wrong = next((str(check.message) for check in checks if check.status == "failed"), "")
         if wrong:
-            what = f"a forward is wrong after {len(earlier)} forwards on other inputs: {wrong}"
+            which = f"a forward is wrong after {len(earlier)} forwards on other inputs"
+            if is_new:
+                which = f"the {ORDINALS[len(earlier)]} forward of a new model is wrong"
+            what = f"{which}: {wrong}"
             return diagnose("buffers_not_updated", what, where=case.place, remedy=EVERY_FORWARD)
     return None
 
 
-@remembered
-def _chains(oracle: Oracle, case: Case) -> list[tuple[list[Sequence[object]], Case]]:
-    """(inputs of earlier forwards, the case after them) in two orders; none if the reference takes no more forwards.
+class _Chain(NamedTuple):
+    """Inputs of earlier forwards, and the case after them."""
 
-    Two, since a maximum of all forwards is that of the last one alone where that one is the largest.
+    earlier: Sequence[Sequence[object]]
+    last: Case
+    is_new: bool
+    """The first forward has the constructor's buffers."""
+
+
+@remembered
+def _chains(oracle: Oracle, case: Case) -> list[_Chain]:
+    """Forwards in two orders, and the first ones of a new model; none if the reference takes no more forwards.
+
+    Two orders, since a maximum of all forwards is that of the last one alone where that one is the largest. In the
+    first steps an epsilon, a correction for them or a length that grows matters as it does in no later ones; not where
+    no output depends on what is updated, as in batch norm's train().
     """
     inputs: list[Sequence[object]] = [oracle.draw(case.variant)[1] for _ in range(OTHER_DRAWS)]
-    inputs *= 1 if oracle.is_slow(case) else 2  # a queue of rows holds some batches, a cache some tokens
-    orders = [[*inputs, case.inputs], [case.inputs, *inputs]]
+    many = inputs * (1 if oracle.is_slow(case) else 2)  # a queue of rows holds some batches, a cache some tokens
+    try:
+        found = _after(oracle, case, [[*many, case.inputs], [case.inputs, *many]])
+        before, after = case.outputs, found[0].last.outputs
+        if not all(tolerance.passes(of, after[name].reference64.to(of.dtype)) for name, of in before.items()):
+            firsts = [[*inputs[:count], case.inputs] for count in range(len(ORDINALS))]
+            found += _after(oracle, _new(oracle, case), firsts, is_new=True)
+    except ProblemError:  # a cache without room
+        return []
+    return found
+
+
+def _after(
+    oracle: Oracle, case: Case, orders: Sequence[Sequence[Sequence[object]]], *, is_new: bool = False
+) -> list[_Chain]:
+    """The last of some forwards for each of these orders of inputs. Raises ProblemError."""
     passes = [
         Pass(MODEL, last, case.state, training=case.training, earlier=tuple(earlier)) for *earlier, last in orders
     ]
-    try:
-        found = list(variations.compared(oracle, case, passes))
-    except ProblemError:  # a cache without room
-        return []
     return [
-        (earlier, _expecting(case, last, trackers)) for (*earlier, last), trackers in zip(orders, found, strict=True)
+        _Chain(earlier, _expecting(case, last, trackers), is_new)
+        for (*earlier, last), trackers in zip(orders, variations.compared(oracle, case, passes), strict=True)
     ]
+
+
+def _new(oracle: Oracle, case: Case) -> Case:
+    """The case with the constructor's values in what its forward updates."""
+    constructed = oracle.constructed(case)
+    return replace(case, state={**case.state, **{name: constructed[name] for name in case.updated_buffers}})
 
 
 def _expecting(case: Case, inputs: Sequence[object], trackers: Trackers) -> Case:

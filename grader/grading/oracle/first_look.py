@@ -14,7 +14,7 @@ from grader.executor import JobBuilder, TensorSpec
 from grader.grading.compare.blocks import is_large, same_bits
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Pass, evaluate_each, widened
 from grader.grading.oracle.reference_process import ReferenceProcess
-from grader.grading.oracle.trained_state import first_training, zeros_or_ones
+from grader.grading.oracle.trained_state import ascends, first_training, zeros_or_ones
 from grader.grading.oracle.traits import Traits
 from grader.grading.oracle.values import as_real, is_differentiable
 from grader.grading.outcome import first_line
@@ -46,16 +46,18 @@ def first_look(
     inputs: Sequence[object],
     training: bool,
     anew: p.Construct,
+    constructed: dict[str, torch.Tensor] | None = None,
 ) -> tuple[Traits, dict[str, torch.Tensor]]:
     """(traits of the models in the worker, the float32 model's state as its constructor left it).
 
-    `anew` constructs another float32 model. Raises ReferenceRefused if the reference fails or cannot serve as one.
+    `anew` constructs another float32 model; `constructed` is that state, if other runs have changed it since. Raises
+    ReferenceRefused if the reference fails or cannot serve as one.
     """
     names = {info.name: TensorSpec.of(info) for info in (*parameters, *buffers)}
     exports = {f"state:{MODEL}:{name}": spec for name, spec in names.items()}
     exports |= {f"state:{MODEL64}:{info.name}": widened(names[info.name], True) for info in buffers}
     (outputs, clone_inputs, has_float64, counted), sealed = _forwards(reference, inputs, training, exports)
-    state = {name: sealed[f"state:{MODEL}:{name}"] for name in names}
+    state = constructed or {name: sealed[f"state:{MODEL}:{name}"] for name in names}
     seeded = {info.name: sealed[f"state:{MODEL64}:{info.name}"].to(state[info.name].dtype) for info in buffers}
     tables = frozenset(
         name for name, other in seeded.items() if not zeros_or_ones(state[name]) and alike(state[name], other)
@@ -71,8 +73,15 @@ def first_look(
     traits = Traits(
         outputs, parameters, buffers, clone_inputs, False, has_float64, flops, convolves, work.scanned, tables
     )
-    asserts, apart = (counted.asserts, counted.apart) if counted else (True, ())
-    traits = traits._replace(asserts=asserts, apart=apart, integers=integers, training=training)
+    asserts, apart, bounds = (counted.asserts, counted.apart, counted.bounds) if counted else (True, (), ())
+    traits = traits._replace(
+        asserts=asserts,
+        apart=apart,
+        bounds=frozenset(bounds),
+        ascending=frozenset(name for name in bounds if ascends(state[name])),
+        integers=integers,
+        training=training,
+    )
 
     def passes(trained: Mapping[str, torch.Tensor]) -> list[Pass]:
         plain = Pass(MODEL, inputs, trained, training=training)

@@ -143,15 +143,16 @@ class ReferenceModels(ReferenceProcess):
             self._looked[key] = at_another_size(self, few[0], inputs, training), few[1]
         elif key not in self._looked:
             self._constructed = None  # in case the reference fails
-            self._looked[key] = self._first_look(encoded, inputs, training)
+            other_mode = self._looked.get((variant, not training, repr(encoded)))
+            self._looked[key] = self._first_look(encoded, inputs, training, other_mode and other_mode[1])
         traits, state = self._looked[key]
         self._constructed = Constructed(variant, training, encoded, traits, state)
         return self._constructed
 
     def _first_look(
-        self, encoded: object, inputs: Sequence[object], training: bool
+        self, encoded: object, inputs: Sequence[object], training: bool, constructed: dict[str, torch.Tensor] | None
     ) -> tuple[Traits, dict[str, torch.Tensor]]:
-        """The first look at the models of these constructor arguments."""
+        """The first look at the models of these constructor arguments; `constructed` as of `first_look`."""
         if not self._has_float64:
             self._pending.append(self._construction(MODEL64, encoded))
             self._has_float64 = True
@@ -160,7 +161,7 @@ class ReferenceModels(ReferenceProcess):
             job = JobBuilder(self.worker, self.device)
             made = self.run(job).of(p.Constructed)[0]
             tensors = self._described[repr(encoded)] = made.parameters, made.buffers
-        found = first_look(self, *tensors, inputs, training, anew=self._construction(MODEL, encoded))
+        found = first_look(self, *tensors, inputs, training, self._construction(MODEL, encoded), constructed)
         # Two thirds of the memory of both models are the float64 one's. On the CPU it is not worth the construction.
         if backend(self.device).own_memory and any(map(is_large, found[1].values())):
             self._pending += [p.Drop(models=True), self._construction(MODEL, encoded)]

@@ -155,7 +155,7 @@ def _drawn(kinds: Sequence[_Kind], most: int) -> list[_Kind]:
 
 def _with_other_parameters(oracle: Oracle, case: Case, structures: Mapping[int, Structure]) -> Iterator[OtherInputs]:
     """The case with parameters of each kind, without outputs; large ones only of the smallest parameters."""
-    learned = oracle.traits(case).learned
+    learned = oracle.traits(case).learned - oracle.traits(case).bounds
     moved = {name: value for name, value in case.state.items() if name in learned and is_float(value)}
     if not moved:
         return

@@ -89,7 +89,7 @@ def _edited(value: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 
 def _with(oracle: Oracle, case: Case, state: Mapping[str, torch.Tensor]) -> Case | None:
     """The case with this state and the outputs for it; None if the reference refuses it, or is not finite."""
-    mixed = replace(case, state=state)
+    mixed = replace(case, state=oracle.traits(case).in_order(state))
     try:
         outputs = variations.outputs_for(oracle, mixed, case.inputs)
     except ProblemError:

@@ -49,10 +49,10 @@ def as_trained(state: State, traits: Traits, draw: int = 0, *, everything: bool 
 
     def one(at: int, value: torch.Tensor) -> torch.Tensor:
         name = names[at]
-        limit = traits.limits.get(name, "signed")
+        limit = "near" if name in traits.bounds else traits.limits.get(name, "signed")
         return value if name in traits.tables else _trained(value, limit, draw, learned=name in learned, varies=varies)
 
-    trained = dict(zip(names, each_on_host(one, list(state.values())), strict=True))
+    trained = traits.in_order(dict(zip(names, each_on_host(one, list(state.values())), strict=True)))
     return {**trained, **traits.integers} if draw % 2 else trained
 
 
@@ -86,6 +86,10 @@ def first_training(
     free = tried({}, near.useless)
     if free is not None:
         return free
+    kept: dict[str, Freedom] = {name: "spread" for name in state if name not in traits.learned}
+    free = tried(kept, near.useless)
+    if free is not None:
+        return free
     limits = dict(all_near)
     wider: tuple[Freedom, ...] = ("signed", "spread")
     for name in filter(traits.learned.__contains__, state):
@@ -107,6 +111,11 @@ def positive(state: State, before: State, names: frozenset[str]) -> dict[str, to
         else value
         for name, value in state.items()
     }
+
+
+def ascends(value: torch.Tensor) -> bool:
+    """Whether the elements of each row ascend, as edges of bins do."""
+    return is_float(value) and value.dim() > 0 and value.shape[-1] > 1 and bool((value.diff(dim=-1) >= 0).all())
 
 
 def zeros_or_ones(value: torch.Tensor) -> bool:
@@ -134,6 +143,8 @@ def _trained(value: torch.Tensor, limit: str, draw: int, *, learned: bool, varie
     if same:
         if limit == "near":
             noise = 0.1 * torch.randn_like(value)
+            if not learned and not first:  # as a statistic that no forward makes negative
+                return noise.abs()
             grows = learned and 0 < abs(first) <= SMALL
             return value + noise.abs() * value.sign() if grows else value * (1 + noise) if first else noise
         return _spread(value, first, draw, learned=learned, signed=limit == "signed")
@@ -150,7 +161,8 @@ def _spread(value: torch.Tensor, first: float, draw: int, *, learned: bool, sign
     The elements alternate between four kinds, so that a vector has all of them, and a single number another one in the
     next draw. The large elements of a vector of parameters exceed 1. A constant close to zero grows to 0.1: the branch
     that it scales, and any error there, would be lost in rounding. A buffer that starts as a constant is often a
-    variance: small elements show which epsilon is added to it, and it keeps its sign.
+    variance: small elements show which epsilon is added to it, and it keeps its sign. One that starts at zero has both
+    signs, unless it may not be `signed`.
     """
     kinds = (torch.randperm(value.numel(), device=value.device).view(value.shape) + draw) % 4
     large, unit = (kinds == 1) | (kinds == 2), torch.rand_like(value)
@@ -161,5 +173,5 @@ def _spread(value: torch.Tensor, first: float, draw: int, *, learned: bool, sign
         magnitude = torch.where(large, top * (1 + unit), size * (1 - unit / 2))
     else:
         magnitude = size * torch.where(kinds == 0, SMALL * (1 + unit), 1 + unit)
-    negative = (kinds % 2 == 0) & ((learned and signed) or not first)
+    negative = (kinds % 2 == 0) & signed & (learned or not first)
     return torch.where(negative, -magnitude, magnitude) * (-1 if first < 0 else 1)

@@ -40,6 +40,11 @@ class Traits(NamedTuple):
     """An operator may refuse values out of a range, which on a device ends the process."""
     apart: tuple[int, ...] = ()
     """Integers that are treated apart, as padding is."""
+    bounds: frozenset[str] = frozenset()
+    """Parameters and buffers that are bounds of a clamp, or edges of bins: they keep their signs, and the edges their
+    order."""
+    ascending: frozenset[str] = frozenset()
+    """Those whose elements ascend in each row."""
     limits: Mapping[str, str] = {}
     """How far parameters move in training that may not change their sign (`trained_state.Freedom`)."""
 
@@ -47,6 +52,10 @@ class Traits(NamedTuple):
     def learned(self) -> frozenset[str]:
         """The names of parameters."""
         return frozenset(info.name for info in self.parameters)
+
+    def in_order(self, state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """A state in which what ascends does so again, as noise may have put it out of order."""
+        return {name: value.sort(-1).values if name in self.ascending else value for name, value in state.items()}
 
     def operands(self, inputs: Sequence[object], state: Mapping[str, torch.Tensor]) -> tuple[str, ...]:
         """The inputs and parameters that a gradient is asked of; frozen ones too: ModelNew's get none either."""

@@ -116,6 +116,7 @@ class Draws:
             state = {**case.state, **(self._integers if bool(torch.randint(2, ())) else {})}
             names = [name for name, value in state.items() if name not in self._tables and is_differentiable(value)]
             state.update(zip(names, _noisy_each([state[name] for name in names], PARAMETER_NOISE), strict=True))
+            state = self._oracle.traits(case).in_order(state)
         if not training:
             return Draw(inputs, state, {})
         cotangents = draw_cotangents(case.cotangents, device, seeds and seeds.cotangents)

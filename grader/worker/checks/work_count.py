@@ -35,6 +35,16 @@ ASSERTS = {"binary_cross_entropy", "bernoulli", "multinomial"}
 APART = ("padding_idx", "ignore_index")
 """Arguments that name an integer to treat apart; negative if there is none."""
 COMPARISONS = {"eq", "ne"}
+BOUNDS = {
+    "clamp": ("min", "max"),
+    "clamp_min": ("min",),
+    "clamp_max": ("max",),
+    "bucketize": ("boundaries",),
+    "searchsorted": ("sorted_sequence",),
+}
+"""Arguments that are bounds or edges, by operator."""
+PAIR = ("minimum", "maximum")
+"""Operators that clamp together."""
 READS_NOTHING = ("empty", "zeros", "ones", "full", "rand", "new_", "fill_", "zero_")
 
 
@@ -57,8 +67,13 @@ def count(session: Session, step: p.Count) -> p.Counted:
     advanced = _generators(session.device)
     seed_generators(session.device, run.seed or 0)
     draws = not all(map(torch.equal, advanced, _generators(session.device)))
+    model = session.models[step.model]
     counted = p.Counted(
-        forward=forward.work(outputs.values()), draws=draws, asserts=forward.asserts, apart=tuple(forward.apart)
+        forward=forward.work(outputs.values()),
+        draws=draws,
+        asserts=forward.asserts,
+        apart=tuple(forward.apart),
+        bounds=forward.bounds([*model.named_parameters(), *model.named_buffers()]),
     )
     if not step.cotangents:
         return counted
@@ -90,6 +105,7 @@ class Counter(OperatorMode):
         """Whether an operator asserts a range: one of ASSERTS, or an index that is made of floats."""
         self.apart: set[int] = set()
         """Integers that others are compared with, or that are treated apart."""
+        self._bounds: dict[str, set[int]] = {name: set() for name in (*BOUNDS, *PAIR)}
         self._formulas, self._matmul, self._convolution = flop_formulas(), 0, 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -98,6 +114,8 @@ class Counter(OperatorMode):
         name = func.overloadpacket.__name__
         self.asserts = self.asserts or name in ASSERTS or _makes_integers(func, args, result)
         self.apart |= _apart(func, args, kwargs or {})
+        if (bounded := name.removesuffix("_")) in self._bounds:
+            self._bounds[bounded].update(map(_storage, _bounds(func, args, kwargs or {})))
         formula = self._formulas.get(func.overloadpacket)
         flops = formula(*args, **(kwargs or {}), out_val=result) if formula is not None else 0
         flops = math.ceil(flops * share_left(func, args, kwargs or {})) if flops else 0
@@ -114,6 +132,14 @@ class Counter(OperatorMode):
         if torch.Tag.pointwise in func.tags and name != "clone":
             self._pointwise += sum(v.numel() for v in tree_leaves(result) if isinstance(v, torch.Tensor))
         return result
+
+    def bounds(self, named: Iterable[tuple[str, torch.Tensor]]) -> tuple[str, ...]:
+        """Names of those tensors that were bounds; of a minimum and a maximum only where there are both."""
+        found = set().union(*(self._bounds[name] for name in BOUNDS))
+        tensors = {name: _storage(value) for name, value in named}
+        pair = [self._bounds[name] & set(tensors.values()) for name in PAIR]
+        found |= pair[0] | pair[1] if all(pair) else set()
+        return tuple(name for name, storage in tensors.items() if storage in found)
 
     def work(self, returned: Iterable[object]) -> p.Work:
         """Return the work so far, of a pass that returned these values."""
@@ -153,6 +179,13 @@ def _apart(func: Any, args: Any, kwargs: Any) -> set[int]:
     if func.overloadpacket.__name__ in COMPARISONS and type(given["other"]) is int and not args[0].is_floating_point():
         found.add(given["other"])
     return found
+
+
+def _bounds(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
+    """The tensors that are an operator's bounds or edges."""
+    given = dict(zip((of.name for of in func._schema.arguments), args, strict=False)) | kwargs
+    names = BOUNDS.get(func.overloadpacket.__name__.removesuffix("_"), ("self", "other"))
+    return [given[name] for name in names if isinstance(given.get(name), torch.Tensor)]
 
 
 def nbytes(value: torch.Tensor) -> int:
