@@ -39,6 +39,8 @@ LIKE: dict[str, tuple[tuple[str, Callable[..., torch.Tensor]], ...]] = {
 
 ARITHMETIC = ("add", "sub", "rsub", "mul", "div", "truediv", "rtruediv", "pow", "maximum", "minimum")
 """Functions of two operands, by name."""
+LARGEST_EPSILON = 0.01
+"""A number that is added is an epsilon up to this: where it shows little, none and another one look alike. A choice."""
 SAME_VALUES = ("clone", "contiguous", "to", "detach", "float", "double", "type", "type_as", "expand", "expand_as")
 """Functions that leave values as they are."""
 
@@ -111,6 +113,8 @@ def left_out(function: Callable[..., Any], args: tuple[Any, ...], result: torch.
                 other = args[1 - position]
                 shown = f" of shape {list(other.shape)}" if isinstance(other, torch.Tensor) else f", {other}"
                 what = f"`{name}` without its {'first' if position else 'second'} operand{shown}"
+                if name == "add" and not isinstance(other, torch.Tensor) and 0 < other <= LARGEST_EPSILON:
+                    what = f"another epsilon than {other}, or none"
             yield what, partial(operand.to, result.dtype)
     if name in ("add", "sub") and arithmetic:
         other_sign = {"add": "sub", "sub": "add"}[name]

@@ -176,6 +176,7 @@ def test_layers_of_one_shape_are_told_apart_by_their_parameters():
     [
         (lambda x: x.exp() + x, "`add` without its second operand of shape [3, 4, 5, 6]", lambda x: x.exp()),
         (lambda x: x.exp() + x, "`add` without its first operand of shape [3, 4, 5, 6]", lambda x: x),
+        (lambda x: (x * x + 1e-3).sqrt(), "another epsilon than 0.001, or none", lambda x: x.abs()),
         (lambda x: (x / 3).tanh(), "`div` without its second operand, 3", lambda x: x.tanh()),
         (lambda x: (x / 3).tanh(), "`tanh` left out", lambda x: x / 3),
         (lambda x: torch.where(x > 1, x, 2.0), "the second value of `where` everywhere", lambda x: 0 * x + 2),
