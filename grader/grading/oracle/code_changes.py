@@ -62,6 +62,13 @@ def _padding_mostly(structure: Structure, value: torch.Tensor) -> torch.Tensor |
     return structure.elementwise(value, mostly)
 
 
+def _padding_only(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
+    """All are what the reference treats apart."""
+    if not structure.repeats or not structure.pads:
+        return None
+    return structure.elementwise(value, lambda part: torch.full_like(part, structure.padding))
+
+
 def _padding_in_a_row(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
     """The first row is all padding."""
     if not structure.repeats or not structure.dense or value.dim() < 2:
@@ -86,6 +93,7 @@ CODE_CHANGES: Mapping[str, Change] = {
     "rows of which the first has all elements, by their starts": _one_row,
     "integers most of which are padding, or the smallest one": _padding_mostly,
     "integers whose first row is all padding, or the smallest one": _padding_in_a_row,
+    "integers that are all padding": _padding_only,
     "integers all equal to the largest one": _largest_only,
 }
 """The changes, by the words that follow "for" in a message."""

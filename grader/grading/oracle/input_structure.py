@@ -52,8 +52,11 @@ class Structure:
         self.largest = max(int(draw.max()) for draw in alike) if self.repeats else 0
         """The largest integer of all draws."""
         smallest = min(int(draw.min()) for draw in alike) if self.repeats else 0
-        self.padding = min((code for code in apart if smallest <= code <= self.largest), default=smallest)
-        """The integer in the range of all draws that the reference treats apart, or the smallest one."""
+        inside = [code for code in apart if smallest <= code <= self.largest]
+        self.pads = bool(inside)
+        """The reference treats an integer in the range of all draws apart."""
+        self.padding = min(inside, default=smallest)
+        """That integer, or the smallest one."""
 
     def place(self, ordinal: int) -> int:
         """The row-major position of the ordinal-th element that may change."""
