@@ -371,7 +371,7 @@ def test_a_worker_that_runs_while_it_is_paused_is_lost(resources, means):
             before = cpu_seconds(pids)
             for pid in pids:
                 os.kill(pid, signal.SIGCONT)
-            wait_for(lambda: cpu_seconds(pids) > before)
+            wait_for(lambda: cpu_seconds(pids) > before + 0.1)
         assert lost.value.status is Status.INTEGRITY_VIOLATION
 
 

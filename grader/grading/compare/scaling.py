@@ -68,10 +68,10 @@ def scale_of(gradient: torch.Tensor, reference64: torch.Tensor) -> float | None:
 
 
 def factor_text(factor: float) -> str:
-    """`2`, `-1`, `1/64`, or the number with five digits, or with as many as tell it from 1."""
+    """`2`, `-1`, `1/64`, `0`, or the number with five digits, or with as many as tell it from 1."""
     if 0 < abs(factor - 1) < ROUNDING_RESIDUAL:
         return f"1 {'+' if factor > 1 else '-'} {abs(factor - 1):.2g}"
-    whole, part = _whole(factor), _whole(1 / factor)
+    whole, part = _whole(factor), _whole(1 / factor) if factor else None
     if whole is not None:
         return f"{whole}"
     if part is not None:
