@@ -95,7 +95,7 @@ def test_attack(grader, name):
     before = traces()
     verdict = grade(grader, IMPORTS + textwrap.dedent(attack) + "\n" + MODEL)
     diagnoses = [(diagnosis.code, diagnosis.message) for diagnosis in verdict.diagnoses]
-    assert verdict.status in statuses, diagnoses
+    assert verdict.status in statuses, [*diagnoses, *(diagnosis.detail for diagnosis in verdict.diagnoses)]
     assert not any("\n" in message for _, message in diagnoses)
     assert traces() == before
     assert grade(grader, HONEST).status is Status.CORRECT
