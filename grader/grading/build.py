@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import logging
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from grader.catalog.files import cache_folder
 from grader.catalog.formats import FORMATS, Entry
 from grader.errors import UserError
 from grader.executor import WorkerClient, WorkerLost
+from grader.grading.kept_files import keep_file
 from grader.grading.outcome import (
     LOG_TAIL_CHARACTERS,
     MAX_QUOTED,
@@ -34,7 +34,6 @@ from grader.verdict.python_source import TooMuchCode, parse
 from grader.verdict.stages import BuildResult, StageStatus
 from grader.verdict.value import digest
 
-log = logging.getLogger(__name__)
 MAX_BUNDLE_BYTES = 512 << 20
 """Bytes of one submission's extensions in the cache, ten times what large ones take. Larger ones are not cached."""
 
@@ -69,22 +68,6 @@ class BuildCache:
     def _path(self, source: Submission | Problem) -> Path:
         role = "\nreference" if isinstance(source, Problem) else ""
         return self.folder / (digest(f"{source.source_hash}\n{self._toolchain_hash}{role}") + ".tar")
-
-
-def keep_file(path: Path, content: bytes) -> None:
-    """Write a read-only file that appears whole.
-
-    If it cannot be written, as on a full disk, a warning is logged: what it keeps can be made again.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.TemporaryDirectory(dir=path.parent) as aside:
-            file = Path(aside, path.name)
-            file.write_bytes(content)
-            file.chmod(0o400)
-            file.replace(path)
-    except OSError as error:
-        log.warning("%s cannot be kept (%s); make room, or name another --build-cache", path, error.strerror)
 
 
 @dataclass(frozen=True)

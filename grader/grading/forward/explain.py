@@ -71,7 +71,8 @@ def explain(candidate: Candidate, oracle: Oracle, case: Case, check: TensorCheck
     output = Mismatch(candidate, oracle, case, check, sealed)
     for explanation in EXPLANATIONS:
         if candidate.worker.ended:
-            break
+            remedy = "its process ended on other inputs; compare forward's intermediate results, step by step"
+            return diagnose("output_wrong", output.wrong, where=case.place, remedy=remedy)
         if (found := explanation(output)) is not None:
             return found
     return _unexplained(output)

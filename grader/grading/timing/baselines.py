@@ -15,11 +15,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from grader import protocol as p
 from grader.executor import JobBuilder, WorkerClient, WorkerLost
-from grader.grading.build import BuildCache, bundles, keep_file, keep_kernels
+from grader.grading.build import BuildCache, bundles, keep_kernels
+from grader.grading.kept_files import KeptValues
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.reference_process import REFERENCE_SECONDS
@@ -31,7 +32,6 @@ from grader.machine.backends import backend
 from grader.verdict.models import Environment, Problem, TimeLimits
 from grader.verdict.precision import Precision
 from grader.verdict.stages import Baseline
-from grader.verdict.value import digest
 
 Name = Literal["eager", "compile", "compile_max_autotune"]
 MODES: dict[Name, Literal["none", "default", "max-autotune-no-cudagraphs"]] = {
@@ -49,7 +49,6 @@ _CALLED: dict[Name, str] = {
     "compile_max_autotune": "torch.compile's max-autotune",
 }
 logger = logging.getLogger(__name__)
-_STORED = TypeAdapter(tuple[Baseline, ...])
 
 
 class Baselines(NamedTuple):
@@ -64,7 +63,7 @@ class BaselineStore:
     """Stored baselines: a read-only JSON file for each problem, variant, precision and environment."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._kept = KeptValues(folder, "baselines", TypeAdapter(tuple[Baseline, ...]))
         self._known: dict[str, Baselines] = {}
 
     def get(
@@ -78,13 +77,14 @@ class BaselineStore:
     ) -> Baselines:
         """The stored baselines, else measured now. One that is missing is tried again by the next Grader."""
         how = f"{tf32}" if precision is Precision.FP32 else precision
-        key = digest(f"{FORMAT} {problem.source_hash} {case.variant} {how} {environment.environment_hash}")
-        path = self._folder / f"{key}.baselines.json"
-        found = self._known.get(key) or _read(path)
+        key = f"{FORMAT} {problem.source_hash} {case.variant} {how} {environment.environment_hash}"
+        found = self._known.get(key)
+        if found is None and (kept := self._kept.get(key)) is not None:
+            found = Baselines(kept)
         if found is None:
             found = measure()
             if len(found.timed) == len(MODES):
-                keep_file(path, _STORED.dump_json(found.timed))
+                self._kept.keep(key, found.timed)
         self._known[key] = found
         return found
 
@@ -209,10 +209,3 @@ class _TimedReference:
         evidence = self._worker.run(steps, seconds, descriptors or [])
         if evidence.failure is not None:
             raise _Failed(evidence.failure.text)
-
-
-def _read(path: Path) -> Baselines | None:
-    try:
-        return Baselines(_STORED.validate_json(path.read_bytes()))
-    except (OSError, ValidationError):
-        return None

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from grader import protocol as p
-from grader.grading.build import keep_file
 from grader.grading.compare.narrow_types import is_narrow
+from grader.grading.kept_files import KeptValues
 from grader.grading.oracle import capabilities
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL
@@ -34,7 +34,6 @@ from grader.grading.outcome import diagnose
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Diagnosis, Environment
 from grader.verdict.stages import PhaseTiming, TimingResult
-from grader.verdict.value import digest
 
 SPLIT_PRODUCTS = 3
 """TensorFloat-32 products that make up one of nearly float32 precision."""
@@ -62,9 +61,6 @@ class Peaks:
         return self.float32 * 2 if self.narrow else self.float32
 
 
-_STORED = TypeAdapter(Peaks)
-
-
 class Roofline:
     """Peaks by device, measured by the reference's worker when they are first needed, and stored.
 
@@ -74,7 +70,7 @@ class Roofline:
 
     def __init__(self, folder: Path, environment_of: Callable[[Device], Environment]) -> None:
         """Peaks are stored in `folder`, for each environment and narrow type in a read-only JSON file."""
-        self._folder, self._environment_of = folder, environment_of
+        self._kept, self._environment_of = KeptValues(folder, "peaks", TypeAdapter(Peaks)), environment_of
         self._peaks: dict[tuple[Device, torch.dtype | None], Peaks] = {}
         self._measured: set[tuple[Device, torch.dtype | None]] = set()
         """Those that this process has measured."""
@@ -103,13 +99,12 @@ class Roofline:
     def peaks(self, oracle: Oracle, narrow: torch.dtype | None) -> Peaks:
         """The peaks of the reference's device: those of this process, else the stored ones, else measured now."""
         key = oracle.device, narrow
-        if key not in self._peaks and (stored := _read(self._path(*key))) is not None:
+        if key not in self._peaks and (stored := self._kept.get(self._name(*key))) is not None:
             self._peaks[key] = stored
         return self._peaks.get(key) or self._measure(oracle, narrow)
 
-    def _path(self, device: Device, narrow: torch.dtype | None) -> Path:
-        key = digest(f"{FORMAT} {narrow} {self._environment_of(device).environment_hash}")
-        return self._folder / f"{key}.peaks.json"
+    def _name(self, device: Device, narrow: torch.dtype | None) -> str:
+        return f"{FORMAT} {narrow} {self._environment_of(device).environment_hash}"
 
     def _measure(self, oracle: Oracle, narrow: torch.dtype | None) -> Peaks:
         before = self._peaks.get((oracle.device, narrow))
@@ -126,15 +121,8 @@ class Roofline:
             best = replace(best, **{name: max(getattr(best, name), getattr(before, name)) for name in names_of})
         self._peaks[oracle.device, narrow] = best
         self._measured.add((oracle.device, narrow))
-        keep_file(self._path(oracle.device, narrow), _STORED.dump_json(best))
+        self._kept.keep(self._name(oracle.device, narrow), best)
         return best
-
-
-def _read(path: Path) -> Peaks | None:
-    try:
-        return _STORED.validate_json(path.read_bytes())
-    except (OSError, ValidationError):
-        return None
 
 
 @remembered

@@ -148,3 +148,25 @@ def test_integers_that_are_treated_apart_are_found(function, apart):
     with work_count.Counter([]) as counter:
         function(torch.arange(6)[:, None].expand(6, 5))
     assert counter.apart == apart
+
+
+EDGES = torch.linspace(-1, 1, 5)
+
+
+@pytest.mark.parametrize(
+    ("function", "bounds"),
+    [
+        (lambda x, low, high: x.clamp(low[:, None], high[:, None]), ("low", "high")),
+        (lambda x, low, high: torch.clamp_min(x, low[:, None]) * high[:, None], ("low",)),
+        (lambda x, low, high: torch.minimum(torch.maximum(x, low[:, None]), high[:, None]), ("low", "high")),
+        (lambda x, low, high: torch.maximum(x, low[:, None]) * high[:, None], ()),
+        (lambda x, low, high: torch.bucketize(x, high), ("high",)),
+        (lambda x, low, high: torch.searchsorted(low, x) * high[:, None], ("low",)),
+        (lambda x, low, high: low.clamp(0, 1)[:, None] * x + high[:, None], ()),
+    ],
+)
+def test_bounds_of_a_clamp_and_edges_of_bins_are_noted(function, bounds):
+    x, named = torch.randn(5, 3), {"low": EDGES.clone(), "high": EDGES.clone()}
+    with work_count.Counter([x, *named.values()]) as counter:
+        function(x, **named)
+    assert counter.bounds(named.items()) == bounds
