@@ -166,10 +166,13 @@ def test_rows_and_most_elements_become_padding():
     draws = [torch.randint(1, 50, (6, 10)) for _ in range(3)]
     for apart, padding in (((7,), 7), ((-100, 60), min(int(draw.min()) for draw in draws)), ((9, 8), 8)):
         structure = Structure(draws, apart)
-        mostly, row, _ = [changed_by(name, structure, draws[0], bounded=False) for name in list(CODE_CHANGES)[-3:]]
+        kinds = ("integers most of which are padding, or the smallest one",)
+        kinds += ("integers whose first row is all padding, or the smallest one", "integers that are all padding")
+        mostly, row, only = (changed_by(name, structure, draws[0], bounded=False) for name in kinds)
         assert (mostly == padding).sum() >= 50
         assert (row[0] == padding).all()
         assert torch.equal(row[1:], draws[0][1:])
+        assert (only == padding).all() == (padding in apart)
 
 
 def test_distinct_integers_stay():
