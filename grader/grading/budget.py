@@ -9,12 +9,12 @@ and a wrong gradient of the plain product is no part of this: it always runs. So
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from grader.grading import chance
 from grader.grading.outcome import diagnose
 from grader.options import FULL_SECONDS
 from grader.verdict.models import Diagnosis
@@ -28,7 +28,6 @@ TRIES = 2
 """Calls that are made again before checks are left out. A choice: few beside the checks that run in any case."""
 LEAST_SECONDS = 1e-4
 """No call takes less. On a busy host, both processes may have waited at once, so that nothing is left of its time."""
-_CHOICE = random.SystemRandom()
 _Check = TypeVar("_Check")
 
 
@@ -75,7 +74,7 @@ class Drawn(Generic[_Check]):
         self._seconds, self._clock = seconds, clock
         fitting = min(seconds / max(seconds_each, 1e-9), len(checks))
         count = max(fewest, int(fitting))
-        keys = [_CHOICE.random() ** (1 / weight) for weight in weights or [1.0] * len(checks)]
+        keys = [chance.draw.random() ** (1 / weight) for weight in weights or [1.0] * len(checks)]
         order = sorted(range(len(checks)), key=keys.__getitem__, reverse=True)
         self._chosen = [checks[index] for index in sorted(order[:count])]
         self._others = [checks[index] for index in order[count:]]

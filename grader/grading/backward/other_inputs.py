@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -11,6 +10,7 @@ from typing import NamedTuple
 import torch
 
 from grader.errors import ReferenceLost, ReferenceOutOfMemory, ReferenceRefused
+from grader.grading import chance
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.vjp import attempt_each, one_product, product
 from grader.grading.compare import tolerance
@@ -63,7 +63,6 @@ SATURATING = frozenset({SCALED_UP, SHIFTED, LARGE_PARAMETERS})
 """Changes that saturate a softmax, under which a gradient may be off by less than half, unless it is a multiple. What
 is left of it is small because large terms cancel, and off by much in honest kernels too: in flash attention, which has
 exp(score - logsumexp), by up to a fifth in 300 draws, and by another factor in each row."""
-_CHOICE = random.SystemRandom()
 
 
 def judge_other_gradients(
@@ -137,7 +136,7 @@ def _with_gradients(oracle: Oracle, case: Case) -> _Found:
     controls = [at for at, other in enumerate(usable) if other.change in (SMALLER, SMALL_PARAMETERS)]
     rest = [at for at in range(len(usable)) if at not in controls]
     fitting = drawn_in_room(oracle, case.nbytes, rest)
-    order = [*controls, *_CHOICE.sample(fitting, len(fitting))] if fitting or not rest else []
+    order = [*controls, *chance.draw.sample(fitting, len(fitting))] if fitting or not rest else []
     found: dict[int, Mapping[str, Expected]] = {}
     end = oracle.clock() + oracle.budget.experiment / 2
     while len(found) < len(order) and (not found or oracle.clock() < end):

@@ -109,7 +109,8 @@ def _other_statistic(case: Case, ours: torch.Tensor, theirs: torch.Tensor, facto
     part, some = None if bool(off.all()) else one_factor(relative[off]), ""
     if part is not None:
         factor, some = part, f" in {int(off.sum())} of {off.numel()} elements"
-    text = f"updated from {factor:.6g} times the reference's statistic{some}"
+    digits = 4 if abs(factor - 1) > REDUCED_PRECISION else 6  # n/(n - 1) of a large set is close to 1
+    text = f"updated from {factor:.{digits}g} times the reference's statistic{some}"
     if factor == 1:
         return Update(text, "compute the statistic, and weigh it, as the reference does")
     count = 1 / (1 - factor) if factor < 1 else factor / (factor - 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import secrets
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ import torch
 
 from grader import protocol as p
 from grader.executor import JobBuilder, JobResult, TensorSpec, WorkerClient, WorkerLost
+from grader.grading import chance
 from grader.grading.build import construction_failed
 from grader.grading.candidate.parameter_matching import Matching, match
 from grader.grading.candidate.placement import Constructor, values_alike
@@ -215,7 +215,7 @@ class Candidate:
         return made
 
     def _construct(self, case: Case) -> Made:
-        key, seed = next(self._keys), secrets.randbits(62)
+        key, seed = next(self._keys), chance.new_seed()
         doing = f"constructing ModelNew for variant {case.variant}"
         large = any(is_large(value) for value in case.state.values())
         step = p.Construct(

@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
 
 from grader.errors import ProblemError
+from grader.grading import chance
 from grader.grading.compare import blocks, tolerance
 from grader.grading.compare.blocks import CHECK_BYTES
 from grader.grading.compare.expected import Expected
@@ -32,7 +32,6 @@ BLOCKS = 8
 answers for a quarter of them."""
 Structures = Mapping[int, Structure]
 """The structure of each tensor argument, by position."""
-_CHOICE = random.SystemRandom()
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ def edits(oracle: Oracle, case: Case) -> tuple[Edit, ...]:
     structures = variations.structures(oracle, case)
     if not floats or not any(of.count > 1 for of in structures.values()):
         return ()
-    output = _CHOICE.choice(floats)
+    output = chance.draw.choice(floats)
     found: tuple[Edit, ...] = ()
     for far in (True, False):
         with contextlib.suppress(ProblemError):
@@ -75,7 +74,7 @@ def elsewhere(oracle: Oracle, case: Case, edit: Edit) -> tuple[Edit, ...]:
         other = case
         for name, new in edit.last.items():
             structure = structures[name]
-            place = structure.place(_CHOICE.randrange(structure.count - 1))
+            place = structure.place(chance.draw.randrange(structure.count - 1))
             other = other.with_operand(name, structure.changed(case.operand(name), {place: new}))
         answered = _answered(oracle, case, other)
         if answered is not None:
@@ -96,7 +95,7 @@ def _inputs_to_edit(oracle: Oracle, case: Case, structures: Structures) -> dict[
     """The floating-point inputs, or some of them; one that is the same in all draws may be a constant of the kernel."""
     of_floats = {f"input[{i}]": of for i, of in structures.items() if is_float(case.inputs[i])}
     found = {name: of for name, of in of_floats.items() if of.count > 1 and not of.fixed}
-    return {name: found[name] for name in _CHOICE.sample(list(found), min(len(found), _room(oracle, case)))}
+    return {name: found[name] for name in chance.draw.sample(list(found), min(len(found), _room(oracle, case)))}
 
 
 def _parameters_to_edit(oracle: Oracle, case: Case) -> dict[str, Structure]:
@@ -104,7 +103,7 @@ def _parameters_to_edit(oracle: Oracle, case: Case) -> dict[str, Structure]:
     learned = oracle.traits(case).learned
     several = {name: of for name, of in case.state.items() if name in learned and is_float(of) and of.numel() > 1}
     fitting = list(smallest(several, CHECK_BYTES // 2))
-    found = {name: _structure(oracle, case, name) for name in _CHOICE.sample(fitting, min(len(fitting), BLOCKS))}
+    found = {name: _structure(oracle, case, name) for name in chance.draw.sample(fitting, min(len(fitting), BLOCKS))}
     return {name: structure for name, structure in found.items() if structure.count > 1}
 
 
@@ -162,7 +161,7 @@ def _change(case: Case, last: Mapping[str, float]) -> str:
 
 def _values_of_last(oracle: Oracle, case: Case, structures: Mapping[str, Structure]) -> Iterator[Mapping[str, float]]:
     """New values for the last elements, by descending distance; none where they cannot change alone."""
-    signs = {name: _CHOICE.choice((-1, 1)) for name in structures}
+    signs = {name: chance.draw.choice((-1, 1)) for name in structures}
     tried = list[Mapping[str, float]]()
     for far, sign in itertools.product((False,) if oracle.traits(case).asserts else (True, False), (1, -1)):
         values = {
@@ -207,7 +206,7 @@ def _answered(oracle: Oracle, case: Case, other: Case) -> Case | None:
 
 def _one_in_each(count: int, blocks: int) -> Iterator[int]:
     for block in range(blocks):
-        yield _CHOICE.randrange(block * count // blocks, (block + 1) * count // blocks)
+        yield chance.draw.randrange(block * count // blocks, (block + 1) * count // blocks)
 
 
 def _poke(
@@ -218,17 +217,17 @@ def _poke(
     reached = [i for i, slope in slopes.items() if bool(slope.any())]
     if not reached:
         return _swap(case, structures)
-    index = _CHOICE.choice(reached)
+    index = chance.draw.choice(reached)
     value, slope = case.inputs[index], slopes[index]
     assert isinstance(value, torch.Tensor)
     nonzero = slope.nonzero().view(-1)
-    where = int(nonzero[_CHOICE.randrange(nonzero.numel())])
+    where = int(nonzero[chance.draw.randrange(nonzero.numel())])
     old = float(value.reshape(-1)[where])
     step = min(max(2 * case.outputs[output].rms / abs(float(slope[where])), abs(old) + 1), _usual_step(value))
     structure = structures[index]
     # Whole numbers may be codes or labels: values between them mean nothing.
     usual = not far or structure.sums_alike or values_of(value).whole
-    new = structure.usual(value, where) if usual else {where: structure.moved(old, _CHOICE.choice((-step, step)))}
+    new = structure.usual(value, where) if usual else {where: structure.moved(old, chance.draw.choice((-step, step)))}
     what = f"element {list(blocks.unravel(where, value.shape))} of `{_argument(case, index)}`"
     moved = "and what goes with it changed" if structure.symmetric or len(new) > 1 else "alone changed"
     return _with(case, index, structure.changed(value, new)), f"{what} {moved}"
@@ -237,10 +236,10 @@ def _poke(
 def _swap(case: Case, structures: Structures) -> tuple[tuple[object, ...], str]:
     """Inputs with two elements of one of them swapped."""
     tensors = [i for i, of in structures.items() if of.count > 1]
-    index = _CHOICE.choice([i for i in tensors if is_float(case.inputs[i])] or tensors)
+    index = chance.draw.choice([i for i in tensors if is_float(case.inputs[i])] or tensors)
     value, structure = case.inputs[index], structures[index]
     assert isinstance(value, torch.Tensor)
-    one, other = (structure.place(ordinal) for ordinal in _CHOICE.sample(range(structure.count), 2))
+    one, other = (structure.place(ordinal) for ordinal in chance.draw.sample(range(structure.count), 2))
     flat = value.reshape(-1)
     new = structure.usual(value, one) if structure.sums_alike else {one: flat[other].item(), other: flat[one].item()}
     return _with(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import torch
 
 from grader import protocol as p
 from grader.executor import JobResult
+from grader.grading import chance
 from grader.grading.budget import STAGES, Drawn, Stopwatch, left_out
 from grader.grading.candidate.buffers import explain_buffers, uses_updated_buffers
 from grader.grading.candidate.candidate import Candidate, forward_step
@@ -150,7 +150,7 @@ def starts_slowly(candidate: Candidate, seconds: float) -> bool:
 def _left_out(cases: Sequence[Case]) -> frozenset[str]:
     """All but a random one of the sizes between the first and the last, which is timed."""
     between = list(dict.fromkeys(case.variant for case in cases))[1:-1]
-    return frozenset(random.SystemRandom().sample(between, max(0, len(between) - 1)))
+    return frozenset(chance.draw.sample(between, max(0, len(between) - 1)))
 
 
 def judge_case(candidate: Candidate, oracle: Oracle, case: Case) -> tuple[list[TensorCheck], Diagnosis | None]:

@@ -6,7 +6,6 @@ Cases stay in the referee's process.
 from __future__ import annotations
 
 import itertools
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
@@ -14,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from grader.executor import JobBuilder, TensorSpec
+from grader.grading import chance
 from grader.grading.compare.expected import Expected
 from grader.grading.wording import names
 
@@ -91,7 +91,7 @@ class Case:
         """The seed for one call of a candidate: a new one where values are compared, as none may depend on it."""
         if self.forward_seed is not None:
             return self.forward_seed
-        return secrets.randbits(62) if self.values_comparable else 0
+        return chance.new_seed() if self.values_comparable else 0
 
     @property
     def returns_tensor(self) -> bool:

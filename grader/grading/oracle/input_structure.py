@@ -11,11 +11,11 @@ is or does.
 from __future__ import annotations
 
 import math
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
+from grader.grading import chance
 from grader.grading.compare.expected import ELEMENT_TOLERANCE
 from grader.grading.oracle.values import as_before, as_real, is_float, is_mask, values_of
 
@@ -79,7 +79,7 @@ class Structure:
             return value.clone()
         copy = value
         for _ in range(EDITS):
-            copy = self.changed(copy, self.usual(copy, self.place(secrets.randbelow(self.count))))
+            copy = self.changed(copy, self.usual(copy, self.place(chance.draw.randrange(self.count))))
         return copy
 
     def usual(self, value: torch.Tensor, where: int) -> dict[int, float]:
@@ -92,11 +92,12 @@ class Structure:
             partners = self._row(value, where)
             partners = partners[value.reshape(-1)[partners] != old]
             if len(partners):
-                partner = int(partners[secrets.randbelow(len(partners))])
+                partner = int(partners[chance.draw.randrange(len(partners))])
                 return {where: float(value.reshape(-1)[partner]), partner: old}
         values = self._free(value)
         others = values[values != old]
-        return {where: float(others[secrets.randbelow(len(others))]) if len(others) else self.moved(old, -3 * old - 1)}
+        other = float(others[chance.draw.randrange(len(others))]) if len(others) else self.moved(old, -3 * old - 1)
+        return {where: other}
 
     def moved(self, old: float, step: float) -> float:
         """The value moved by `step`, or in the other direction if that is out of range."""

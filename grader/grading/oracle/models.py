@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -13,6 +12,7 @@ from grader import protocol as p
 from grader.catalog.problem_module import ProblemModule, load_problem
 from grader.errors import ReferenceRefused
 from grader.executor import JobBuilder, TensorSpec, WorkerClient
+from grader.grading import chance
 from grader.grading.compare.blocks import are_finite, is_large
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, evaluate_each
@@ -87,7 +87,7 @@ class ReferenceModels(ReferenceProcess):
 
         With `repeats`, some integers repeat where each may be any.
         """
-        seed = secrets.randbits(62) if seed is None else seed
+        seed = chance.new_seed() if seed is None else seed
         return draw_inputs(self.module.variants[variant], self.device, seed, repeats=repeats)
 
     def ready(self, case: Case, model: str = MODEL) -> None:
@@ -177,7 +177,7 @@ class ReferenceModels(ReferenceProcess):
         state = as_trained(held.state, held.traits, draw)
         if not draw or not held.traits.buffers:
             return state
-        *earlier, last = (self.draw(held.variant)[1] for _ in range(1 + secrets.randbelow(OTHER_DRAWS + 1)))
+        *earlier, last = (self.draw(held.variant)[1] for _ in range(1 + chance.draw.randrange(OTHER_DRAWS + 1)))
         try:
             (after,) = self.evaluate_each(held.traits, [Pass(MODEL, last, state, earlier=tuple(earlier))])
         except ReferenceRefused:
@@ -234,7 +234,7 @@ class ReferenceModels(ReferenceProcess):
             device=backend(self.device).torch_device,
             float64=model == MODEL64,
             on_device=True,
-            seed=secrets.randbits(62),
+            seed=chance.new_seed(),
         )
 
     def _forget_models(self) -> None:

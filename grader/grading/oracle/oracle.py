@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial, wraps
@@ -14,6 +13,7 @@ from grader import protocol as p
 from grader.catalog.problem_module import FULL
 from grader.errors import ReferenceRefused
 from grader.executor import TensorSpec, WorkerClient
+from grader.grading import chance
 from grader.grading.budget import Budget, Stopwatch
 from grader.grading.compare.blocks import LARGE_BYTES, is_large
 from grader.grading.oracle import silent_draws
@@ -146,7 +146,7 @@ class Oracle(ReferenceModels):
 
     def _make(self, key: CaseKey) -> Case:
         """A newly drawn case, in which no gradient is all zero by chance."""
-        case = self._made(key, secrets.randbits(62))
+        case = self._made(key, chance.new_seed())
         if case.nbytes + case.state_bytes >= LARGE_BYTES or self.is_slow(case):
             return case
         other = silent_draws.replacement(self, case, key.draw, self._always_zero)

@@ -8,7 +8,6 @@ with infinity or NaN, are left out.
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
@@ -16,6 +15,7 @@ from typing import NamedTuple, TypeVar
 import torch
 
 from grader.errors import ReferenceRefused
+from grader.grading import chance
 from grader.grading.budget import LEAST_SECONDS
 from grader.grading.compare.blocks import CHECK_BYTES, HUGE_BYTES
 from grader.grading.compare.expected import COARSE_TOLERANCE, ELEMENT_TOLERANCE, Expected
@@ -56,7 +56,6 @@ SPECIALS = frozenset({NEAR_RANGE, ZERO_SAMPLE, ZERO_PARAMETERS})
 """The changes of which only NaN and infinity count; of outputs in float16, values near the largest number count too."""
 EPSILON_SHOWS = frozenset({SCALED_DOWN, SMALL_PARAMETERS})
 """The changes that show an epsilon."""
-_CHOICE = random.SystemRandom()
 _Kind = TypeVar("_Kind")
 
 
@@ -150,7 +149,7 @@ def _drawn_in_time(oracle: Oracle, case: Case, kinds: Sequence[_Kind]) -> list[_
 
 def _drawn(kinds: Sequence[_Kind], most: int) -> list[_Kind]:
     """All of these, or so many drawn ones, in their order."""
-    return [kinds[index] for index in sorted(_CHOICE.sample(range(len(kinds)), min(most, len(kinds))))]
+    return [kinds[index] for index in sorted(chance.draw.sample(range(len(kinds)), min(most, len(kinds))))]
 
 
 def _with_other_parameters(oracle: Oracle, case: Case, structures: Mapping[int, Structure]) -> Iterator[OtherInputs]:

@@ -5,7 +5,6 @@ What another draw has is what the reference takes. Together, halves of two draws
 
 from __future__ import annotations
 
-import random
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -13,14 +12,13 @@ from itertools import chain
 import torch
 
 from grader.errors import ProblemError
+from grader.grading import chance
 from grader.grading.compare.blocks import CHECK_BYTES
 from grader.grading.oracle import variations
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.input_structure import EDITS
 from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.oracle.values import is_differentiable
-
-_CHOICE = random.SystemRandom()
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ def halves(oracle: Oracle, case: Case, other: Case) -> tuple[Split, ...]:
     names = [name for name, value in case.state.items() if not torch.equal(value, other.state[name])]
     together = [name for name in names if not is_differentiable(case.state[name])]  # as the starts of rows and columns
     units = [[name] for name in names if name not in together] + ([together] if together else [])
-    _CHOICE.shuffle(units)
+    chance.draw.shuffle(units)
     found = []
     most = 1 if oracle.is_slow(case) else min(3, max(1, CHECK_BYTES // max(case.nbytes, 1)))
     for bit in range(min((len(units) - 1).bit_length(), most) if units else 0):
@@ -82,7 +80,7 @@ def _edited(value: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     copy = value.clone(memory_format=torch.contiguous_format)
     end = 1 if value.numel() > 2 else 0
     for _ in range(EDITS):
-        where = _CHOICE.randrange(end, value.numel() - end)
+        where = chance.draw.randrange(end, value.numel() - end)
         copy.view(-1)[where] = other.reshape(-1)[where]
     return copy
 

@@ -6,7 +6,6 @@ inputs. Any backward through that gate is right then, and so is any forward behi
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -14,6 +13,7 @@ import torch
 
 from grader import protocol as p
 from grader.errors import ReferenceRefused
+from grader.grading import chance
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL, Pass
 from grader.grading.oracle.first_look import FEWEST_SEEDS, absent
@@ -43,7 +43,7 @@ def replacement(models: ReferenceModels, case: Case, number: int, always_zero: s
     best, fewest, everywhere = None, silent, silent
     traits = models.traits(case)
     for _ in range(FEWEST_SEEDS):
-        seed, model_seed = secrets.randbits(62), secrets.randbits(62)
+        seed, model_seed = chance.new_seed(), chance.new_seed()
         constructed = models.constructed_under(case, model_seed, on_device=True)
         draw = CaseDraw(seed, constructed, as_trained(constructed, traits, number))
         left = _still_silent(models, case, draw, silent, repeats=number > 0)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from itertools import chain
 
+from grader.grading import chance
 from grader.grading.compare import nonsmooth
 from grader.grading.compare.blocks import LARGE_BYTES, is_large
 from grader.grading.oracle.case import nbytes_of
@@ -22,7 +22,6 @@ from grader.verdict.models import Device
 STRICT_SHARE = 0.125
 """Share of a slow reference's cases in which `Expected.strict` is asked. A choice: those sixteen runs take longer than
 all others together, and nobody may count on their absence."""
-_CHOICE = random.SystemRandom()
 
 
 def track(
@@ -78,7 +77,7 @@ def track(
         trackers.add_in_tf32(alone(plain.in_tf32(cut=cut)) for cut in (False, True))
     trackers.rounds_operands = rounds
     # In a deep network most checks would make those runs, since rounding alone exceeds what needs none.
-    trackers.strict = not pace.is_slow() or _CHOICE.random() < STRICT_SHARE
+    trackers.strict = not pace.is_slow() or chance.draw.random() < STRICT_SHARE
     return eager, trackers
 
 

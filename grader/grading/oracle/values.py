@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from grader.catalog.problem_module import Variant
 from grader.executor import TensorSpec
+from grader.grading import chance
 from grader.grading.compare import ties
 from grader.grading.compare.expected import EPSILON, Expected
 from grader.grading.compare.narrow_types import spacing
@@ -69,7 +69,7 @@ def draw_cotangents(
 
     That of a single number, as of a loss, is moved away from 0 by 0.5: beside other outputs it would say nothing.
     """
-    first = secrets.randbits(62) if seed is None else seed
+    first = chance.new_seed() if seed is None else seed
     place, drawn = backend(device).torch_device, {}
     for each, (name, of) in enumerate(like.items(), first):
         generator = torch.Generator(place).manual_seed(each)

@@ -9,7 +9,6 @@ and numbers that other elements share. Neither is a proof that two distributions
 from __future__ import annotations
 
 import math
-import secrets
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -20,6 +19,7 @@ import torch
 from grader import protocol as p
 from grader.errors import ReferenceRefused
 from grader.executor import JobResult
+from grader.grading import chance
 from grader.grading.candidate.candidate import Candidate, export_buffers, forward_step
 from grader.grading.compare.blocks import LARGE_BYTES, reals
 from grader.grading.compare.nonsmooth import ULPS
@@ -260,7 +260,7 @@ def _runs(candidate: Candidate, case: Case, grad: bool, times: int) -> dict[Part
 
 def _job(candidate: Candidate, case: Case, grad: bool, forwards: int) -> JobResult:
     """A job of several forwards, of which the first alone sets a seed: a generator made from it repeats itself."""
-    job, seed = candidate.script(case), secrets.randbits(62)
+    job, seed = candidate.script(case), chance.new_seed()
     for turn in range(forwards):
         candidate.reset_buffers(job, case)
         job.put_inputs("a", case.inputs, requires_grad=grad)

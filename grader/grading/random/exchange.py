@@ -8,11 +8,11 @@ number of elements.
 from __future__ import annotations
 
 import math
-import secrets
 from typing import NamedTuple
 
 import torch
 
+from grader.grading import chance
 from grader.grading.compare.blocks import LARGE_BYTES, unravel
 
 
@@ -43,7 +43,7 @@ def differences(ours: Variation, theirs: Variation, exchanges: int, slight: floa
     Differences below `slight` do not count: of a mean square residual, and relative to the size of all covariances.
     """
     runs = len(ours.residual)
-    generator = torch.Generator().manual_seed(secrets.randbits(62))
+    generator = torch.Generator().manual_seed(chance.new_seed())
     signs = torch.randint(0, 2, (exchanges, runs), generator=generator).mul_(2).sub_(1).to(ours.residual)
     found = _unequal_spreads(ours, theirs, signs, slight)
     both = torch.cat((ours.residual, theirs.residual))

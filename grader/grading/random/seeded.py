@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import random
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 import torch
 
+from grader.grading import chance
 from grader.grading.candidate.candidate import Candidate, export_buffers
 from grader.grading.candidate.vjp import add_forward, ask, product
 from grader.grading.compare.blocks import LARGE_BYTES, reals, same_bits
@@ -38,7 +37,6 @@ TOLERANCE = 5e-3
 TRIALS = 6
 """Pairs of grad_output and direction. An error of 3 TOLERANCE passes all of them by chance once in 2000. At most as
 many operands are moved alone, each for one pair first."""
-_CHOICE = random.SystemRandom()
 
 
 def own_values(candidate: Candidate, case: Case) -> Case | None:
@@ -46,7 +44,7 @@ def own_values(candidate: Candidate, case: Case) -> Case | None:
 
     None where equal calls give other outputs, or one raises. Raises Stopped.
     """
-    case = replace(case, forward_seed=secrets.randbits(62))
+    case = replace(case, forward_seed=chance.new_seed())
     own, again = _run(candidate, case), _run(candidate, case)
     if own is None or again is None or not all(same_bits(own.outputs[n], again.outputs[n]) for n in case.outputs):
         return None
@@ -111,7 +109,7 @@ def check_gradients(candidate: Candidate, case: Case) -> Diagnosis | None:
 
 def _check_alone(candidate: Candidate, case: Case, names: Sequence[str]) -> Diagnosis | None:
     """An error of one operand, which does not show beside another that moves the outputs more."""
-    alone = _errors_alone(candidate, case, _CHOICE.sample(names, min(TRIALS, len(names))))
+    alone = _errors_alone(candidate, case, chance.draw.sample(names, min(TRIALS, len(names))))
     worst = max(alone, key=lambda name: alone[name])
     error = (_relative_error(candidate, case, [worst]) or 0.0) if alone[worst] > TOLERANCE else 0.0
     return _inconsistent(case, worst, error) if error > TOLERANCE else None
@@ -143,7 +141,7 @@ def check_other_sizes(
         large = nbytes_of(tensors) > LARGE_BYTES
         if case.values_comparable or case.variant == checked.variant or large:
             continue
-        check = partial(check_gradients, case=replace(case, forward_seed=secrets.randbits(62)))
+        check = partial(check_gradients, case=replace(case, forward_seed=chance.new_seed()))
         diagnosis = check(candidate)
         key = ("other sizes", case.seed)
         if diagnosis and diagnosis.severity == "error" and reference_passes(candidate, oracle, key, check):

@@ -8,7 +8,6 @@ where the times no longer hold, it often does, and a search that took too long g
 from __future__ import annotations
 
 import logging
-import secrets
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -19,6 +18,7 @@ from pydantic import TypeAdapter
 
 from grader import protocol as p
 from grader.executor import JobBuilder, WorkerClient, WorkerLost
+from grader.grading import chance
 from grader.grading.build import BuildCache, bundles, keep_kernels
 from grader.grading.kept_files import KeptValues
 from grader.grading.oracle.case import Case
@@ -167,7 +167,7 @@ class _TimedReference:
             model=name,
             init_inputs=self._case.init_inputs,
             device=backend(self._device).torch_device,
-            seed=secrets.randbits(62),
+            seed=chance.new_seed(),
             compile_mode=MODES[name],
         )
         self.run([construct], REFERENCE_SECONDS)

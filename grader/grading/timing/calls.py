@@ -5,7 +5,6 @@ On a CPU each part of a call is a job. On a GPU each part is put on the referee'
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from grader import protocol as p
 from grader.executor import JobBuilder, JobResult, TensorSpec, TimelineJob, WorkerClient
 from grader.executor.gpu_timeline import Start
 from grader.executor.quiet_memory import quiet_memory
+from grader.grading import chance
 from grader.grading.candidate.candidate import Candidate, exports
 from grader.grading.candidate.parameter_matching import Matching
 from grader.grading.oracle.case import Case, export_outputs
@@ -210,7 +210,7 @@ def spacers(device: Device) -> tuple[int, ...]:
     """
     timing = backend(device).timing
     steps = timing.spacer_bytes // timing.spacer_step
-    return tuple(timing.spacer_step * (1 + secrets.randbelow(steps)) for _ in range(timing.spacers))
+    return tuple(timing.spacer_step * (1 + chance.draw.randrange(steps)) for _ in range(timing.spacers))
 
 
 def _call(phase: Phase, results: Sequence[JobResult]) -> Call:

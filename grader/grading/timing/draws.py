@@ -6,7 +6,6 @@ that they need no memory until then.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from typing import NamedTuple
 
 import torch
 
+from grader.grading import chance
 from grader.grading.oracle import variations
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
@@ -74,7 +74,7 @@ class _Seeds(NamedTuple):
 
     @staticmethod
     def new() -> _Seeds:
-        return _Seeds(*(secrets.randbits(62) for _ in _Seeds._fields))
+        return _Seeds(*(chance.new_seed() for _ in _Seeds._fields))
 
 
 class Draws:
@@ -95,7 +95,7 @@ class Draws:
     @cached_property
     def repeat(self) -> bool:
         """Whether inputs that are drawn again under the same seed are the same."""
-        seed = secrets.randbits(62)
+        seed = chance.new_seed()
         return all(torch.equal(a, b) for a, b in self._two_draws(seed, seed))
 
     def source(self, *, training: bool, keep: bool) -> Source:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Self
@@ -17,6 +16,7 @@ from typing import NamedTuple, Self
 from grader.errors import GraderError, ReferenceRefused
 from grader.executor import WorkerLost
 from grader.executor.gpu_timeline import Start
+from grader.grading import chance
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.parameter_matching import Matching
 from grader.grading.compare.blocks import is_large
@@ -100,7 +100,7 @@ class WorkerPair:
 
         What a side gives back, the driver overwrites; timed calls wait for that, up to a tenth of a second.
         """
-        return secrets.randbelow(2) == 0 if self._holder is None else self._holder == 0
+        return chance.draw.randrange(2) == 0 if self._holder is None else self._holder == 0
 
     def time_pair(
         self, calls: Mapping[Phase, int], reference_first: bool, *, probe: bool = False, counts: bool = True
@@ -209,7 +209,7 @@ class WorkerPair:
 
     def _add_probes(self, sources: Mapping[Phase, list[Source]]) -> dict[Phase, int]:
         """Insert a probe behind a drawn call of each phase; the positions of the probes."""
-        positions = {phase: secrets.randbelow(len(of_phase)) + 1 for phase, of_phase in sources.items()}
+        positions = {phase: chance.draw.randrange(len(of_phase)) + 1 for phase, of_phase in sources.items()}
         for phase, position in positions.items():
             sources[phase].insert(position, self._draws.edited(sources[phase][position - 1]))
         return positions

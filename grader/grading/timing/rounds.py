@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from grader.grading import chance
 from grader.grading.outcome import diagnose
 from grader.grading.timing.calls import FIGURES, PARTS, NotQueued, Part, Phase
 from grader.grading.timing.clocks import Samples, Time
@@ -101,7 +101,7 @@ class Rounds:
 
     def begin(self) -> None:
         """Begin rounds that replace all earlier ones: one of the first has pairs with a probe."""
-        self._rounds_until_probe = secrets.randbelow(math.ceil(min(self.plan.min_rounds, FEWEST_ROUNDS)))
+        self._rounds_until_probe = chance.draw.randrange(math.ceil(min(self.plan.min_rounds, FEWEST_ROUNDS)))
 
     def begin_otherwise(self, missed: NotQueued) -> None:
         """Begin calls that cannot be queued otherwise from now on, on both sides alike."""

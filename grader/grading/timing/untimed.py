@@ -7,12 +7,12 @@ wrong one, then on other draws.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 
+from grader.grading import chance
 from grader.grading.backward.causes import explain as explain_gradients
 from grader.grading.backward.experiments import ExperimentCases
 from grader.grading.backward.products import judge_product
@@ -47,7 +47,7 @@ def faults_of_values(candidate: Candidate, oracle: Oracle, wrong: WrongCall) -> 
     gradients = {name: expected.of("gradients", name) for name in case.gradients} if draw.cotangents else {}
     other = replace(
         case,
-        seed=secrets.randbits(62),
+        seed=chance.new_seed(),
         inputs=tuple(draw.inputs),
         state=draw.state,
         cotangents=draw.cotangents,

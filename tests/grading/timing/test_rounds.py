@@ -1,13 +1,13 @@
 """Rounds of a made-up pair of workers, so that no GPU is needed."""
 
 import random
-import secrets
 from collections import defaultdict
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
+from grader.grading import chance
 from grader.grading.timing import rounds as timing_rounds
 from grader.grading.timing.calls import PARTS, NotQueued
 from grader.grading.timing.clocks import Time
@@ -65,14 +65,14 @@ def collect(pair, known=None, plan=PLAN):
 @pytest.fixture(params=[0, 1])
 def probed_round(request, monkeypatch):
     """The round that is drawn for the probes."""
-    monkeypatch.setattr(secrets, "randbelow", lambda _: request.param)
+    monkeypatch.setattr(chance.draw, "randrange", lambda _: request.param)
     return request.param
 
 
 @pytest.fixture
 def later_probe(monkeypatch):
     """Not in the first round, which the second warm-up of a long call may begin then in any order."""
-    monkeypatch.setattr(secrets, "randbelow", lambda _: 1)
+    monkeypatch.setattr(chance.draw, "randrange", lambda _: 1)
 
 
 @pytest.mark.usefixtures("probed_round")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 
 import torch
 
+from grader.grading import chance
 from grader.grading.backward.experiments._base import ExperimentCases, experiment, first_wrong, plain_is_right
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.vjp import Answer, GradOutputs, attempt_each, one_product, product
@@ -60,7 +60,7 @@ def _times(cotangents: Mapping[str, torch.Tensor], factor: float) -> dict[str, t
 
 def _others(given: Mapping[str, torch.Tensor]) -> list[GradOutputs]:
     """Zeros, those of other sizes, the given one, one that is alike in part, and the two parts of twice that."""
-    seed = secrets.randbits(62)
+    seed = chance.new_seed()
     sizes = [0.0, *(2.0**exponent for exponent in EXPONENTS)]
     return [
         *(partial(_times, given, size) for size in sizes),
