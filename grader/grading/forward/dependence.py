@@ -57,7 +57,8 @@ def dependence(candidate: Candidate, oracle: Oracle, case: Case, output: str) ->
         remedy = "compute it from them in every forward, and from no copy that was made before"
         return f"a change of {in_backticks(ignored)} has no effect on it", remedy
     if used:
-        return f"it follows {in_backticks(used)}, and the reference's does not", f"leave {in_backticks(used)} out"
+        remedy = f"leave {in_backticks(used)} out, or mask what reads them there"
+        return f"it follows {in_backticks(used)}, and the reference's does not", remedy
     return None
 
 

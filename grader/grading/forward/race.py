@@ -1,12 +1,16 @@
-"""Tells a race and a wrong result from what earlier calls make wrong, by repeating a forward alone."""
+"""Tells a race, random numbers, wrong results and what earlier calls leave by repeating one forward."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from grader import protocol as p
 from grader.executor import JobResult
+from grader.grading import chance
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.outputs import are_right, check_output
 from grader.grading.compare import tolerance
+from grader.grading.compare.blocks import same_bits
 from grader.grading.forward.explain import explain
 from grader.grading.forward.one_forward import add_forward
 from grader.grading.oracle.case import Case
@@ -31,6 +35,10 @@ def race(
     result = _repeated(candidate, case, repeats)
     right = sum(are_right(case, result, str(turn)) for turn in range(repeats))
     if never_right and not right and (name := _differing(case, result, repeats)) is not None:
+        if _same_under_one_seed(candidate, case, name):
+            remedy = "leave them out" if case.training else "leave them out in eval(): honour self.training"
+            drawn = f"{message}; it draws random numbers, where the reference draws none"
+            return _race(drawn, case, repeats, remedy=remedy)
         runs = [result.sealed[f"output:{turn}:{name}"] for turn in range(repeats)]
         pattern = unwritten(case, name, case.outputs[name], runs)
         how = f"are wrong {pattern.text}" if pattern else "are all wrong, and differ by more than rounding"
@@ -55,6 +63,13 @@ def wrong_alone(candidate: Candidate, oracle: Oracle, case: Case, message: str) 
         if check.status == "failed" and sealed is not None:
             return explain(candidate, oracle, case, check, sealed)
     return None
+
+
+def _same_under_one_seed(candidate: Candidate, case: Case, name: str) -> bool:
+    """Whether equal forwards, of which others differ, give this output alike under one seed of torch."""
+    result = _repeated(candidate, replace(case, forward_seed=chance.new_seed()), 2)
+    one, other = (result.sealed.get(f"output:{turn}:{name}") for turn in range(2))
+    return one is not None and other is not None and same_bits(one, other)
 
 
 def _repeated(candidate: Candidate, case: Case, repeats: int) -> JobResult:
