@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -17,15 +18,24 @@ from grader.machine.backends import backend
 
 
 def one_forward(
-    candidate: Candidate, case: Case, *, loaded: bool = False, layout: Literal["contiguous", "strided"] = "contiguous"
+    candidate: Candidate,
+    case: Case,
+    *,
+    earlier: Sequence[Sequence[object]] = (),
+    loaded: bool = False,
+    layout: Literal["contiguous", "strided"] = "contiguous",
 ) -> JobBuilder:
     """A job of one forward that brings back its outputs, under the tape "a", and the buffers after it.
 
-    With `loaded`, the parameters come by `load_state_dict`. Raises Stopped.
+    Forwards on the `earlier` inputs come before it. With `loaded`, the parameters come by `load_state_dict`. Raises
+    Stopped.
     """
     job = candidate.script(case)
     if loaded:
         job.load_state(MODEL, case.state)
+    for inputs in earlier:
+        job.put_inputs("earlier", inputs)
+        job.step(p.Forward(model=MODEL, inputs="earlier", tape="earlier", training=case.training))
     job.put_inputs("a", case.inputs, layout=layout)
     job.step(forward_step(case, clone_inputs=False))
     export_outputs(job, case, "a")

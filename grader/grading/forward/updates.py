@@ -14,16 +14,16 @@ from typing import NamedTuple
 
 import torch
 
-from grader import protocol as p
 from grader.errors import ProblemError
 from grader.grading.candidate.buffers import explain_buffers, one_factor
-from grader.grading.candidate.candidate import Candidate, export_buffers, forward_step
+from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.outputs import check_buffers, check_output
 from grader.grading.compare import nonsmooth, small_elements, tolerance
 from grader.grading.compare.expected import Expected
+from grader.grading.forward.one_forward import one_forward
 from grader.grading.forward.probes import probe
 from grader.grading.oracle import variations
-from grader.grading.oracle.case import Case, export_outputs
+from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL, Pass
 from grader.grading.oracle.oracle import Oracle, remembered
 from grader.grading.oracle.other_inputs import room
@@ -50,12 +50,7 @@ def updates_are_right(candidate: Candidate, oracle: Oracle, case: Case) -> Diagn
 def _from_zeros(candidate: Candidate, oracle: Oracle, case: Case, updated: Sequence[str]) -> Diagnosis | None:
     """A diagnosis if one of these buffers is wrong after a forward that began with zeros."""
     zeroed = _zeroed(oracle, case)
-    job = candidate.script(zeroed)
-    job.put_inputs("a", case.inputs)
-    job.step(p.Forward(model=MODEL, inputs="a", tape="a", training=case.training, seed=case.call_seed()))
-    export_buffers(job, candidate, case)
-    job.step(p.Drop())
-    result = candidate.attempt(job, "forward", "forward with buffers of zero")
+    result = candidate.attempt(one_forward(candidate, zeroed), "forward", "forward with buffers of zero")
     if result.failure is not None:
         return None
     matched, places = candidate.buffers(case), candidate.matching(case).places
@@ -74,15 +69,7 @@ def _from_zeros(candidate: Candidate, oracle: Oracle, case: Case, updated: Seque
 def _after_others(candidate: Candidate, oracle: Oracle, case: Case) -> Diagnosis | None:
     """A diagnosis if outputs or buffers are wrong after forwards on other inputs."""
     for earlier, last, is_new in _chains(oracle, case) if case.values_comparable else ():
-        job = candidate.script(last)
-        for inputs in earlier:
-            job.put_inputs("earlier", inputs)
-            job.step(p.Forward(model=MODEL, inputs="earlier", tape="earlier", training=case.training))
-        job.put_inputs("a", last.inputs)
-        job.step(forward_step(last, clone_inputs=False))
-        export_outputs(job, last, "a")
-        export_buffers(job, candidate, last)
-        job.step(p.Drop())
+        job = one_forward(candidate, last, earlier=earlier)
         result = candidate.attempt(job, "forward", "several forwards on other inputs")
         if result.failure is not None:
             wrong = f"it raises {first_line(result.failure)}"
