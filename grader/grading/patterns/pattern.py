@@ -116,11 +116,19 @@ class Subject:
     def _rounding(self) -> float:
         return EPSILON * math.sqrt(self.expected.reduction_length)
 
+    @property
+    def shows(self) -> bool:
+        """Whether the error is far above rounding, which would explain a smaller one."""
+        return self._bound(self.size) <= 0.1 * self.size
+
     def explained(self, residual: torch.Tensor, of: torch.Tensor | None = None) -> bool:
         """Whether a residual is what rounding leaves of the error, or of a part `of` it."""
         size = self.size if of is None else norm(of)
-        bound = FIT * size + self.noise
+        bound = self._bound(size)
         return bound <= 0.1 * size and norm(residual) <= bound
+
+    def _bound(self, size: float) -> float:
+        return FIT * size + self.noise
 
     @cached_property
     def grad_outputs(self) -> list[Known]:

@@ -106,6 +106,9 @@ def verdict_of(
         spread = max(spread, resolution.placement_spread)
     different = margin + (spread if rounds < MANY_ROUNDS else 0.0)
     precise = (high - low) / (high + low) <= resolution.half_width
+    # Another program's load may meet one side in all of a few pairs, but not each time alike.
+    if rounds < PLACED_ROUNDS and high > 2 * low:
+        return "inconclusive"
     if rounds < (FEWEST_ROUNDS if precise else MIN_ROUNDS):
         return "slower" if high < HOPELESS else "inconclusive"
     if low > 1 + different:

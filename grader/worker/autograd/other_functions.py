@@ -41,6 +41,8 @@ ARITHMETIC = ("add", "sub", "rsub", "mul", "div", "truediv", "rtruediv", "pow", 
 """Functions of two operands, by name."""
 LARGEST_EPSILON = 0.01
 """A number that is added is an epsilon up to this: where it shows little, none and another one look alike. A choice."""
+OVERWRITES: dict[str, Callable[..., torch.Tensor]] = {"scatter_add": torch.scatter, "index_add": torch.index_copy}
+"""What keeps one of the values for an index where a function adds them up, by name."""
 SAME_VALUES = ("clone", "contiguous", "to", "detach", "float", "double", "type", "type_as", "expand", "expand_as")
 """Functions that leave values as they are."""
 
@@ -126,7 +128,7 @@ def left_out(function: Callable[..., Any], args: tuple[Any, ...], result: torch.
 def at_edges(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor
 ) -> Slips:
-    """A mask or a scan that begins one element earlier or later, or a mask that is the other way round."""
+    """A mask or scan one element off, a mask the other way round, values that overwrite each other."""
     name = name_of(function)
     if not args:  # all of them by name
         return
@@ -139,9 +141,17 @@ def at_edges(
             yield f"`{name}` by {other} in place of {args[1]}", partial(function, args[0], other)
     if name == "cumsum":
         yield "`cumsum` without the element itself", partial(torch.sub, result, args[0])
+    if name in OVERWRITES and len(args) >= 4 and not torch.is_grad_enabled():
+        yield f"`{name}` that keeps one of the values for an index", partial(_overwritten, name, args, result)
     if name == "masked_fill" and len(args) == 3:
         yield "`masked_fill` where its mask is False", lambda: function(args[0], ~args[1], args[2])
         yield "`masked_fill` by 0", partial(function, args[0], args[1], 0)
+
+
+def _overwritten(name: str, args: tuple[Any, ...], result: torch.Tensor) -> torch.Tensor:
+    """The sum of a function with one of its values where it adds up several."""
+    wrong = OVERWRITES[name](result, *args[1:4])
+    return result.copy_(wrong) if result is args[0] else wrong
 
 
 def of_fewer(

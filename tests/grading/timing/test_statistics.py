@@ -91,6 +91,10 @@ def test_after_one_round_a_steady_hopeless_candidate_is_slower(candidate_ms, ver
         (1.450, 1.550, 1.5, "inconclusive"),
         (0.998, 1.002, 1, "inconclusive"),
         (0.990, 1.006, 1.5, "inconclusive"),
+        (7.502, 17.965, 2, "inconclusive"),  # equal programs on a busy host
+        (0.032, 0.230, 2, "inconclusive"),
+        (7.502, 14.900, 2, "faster"),
+        (7.502, 17.965, 5, "faster"),
     ],
 )
 def test_after_few_rounds_a_difference_is_more_than_two_processes_differ_by(low, high, rounds, verdict):

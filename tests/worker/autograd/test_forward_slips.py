@@ -187,6 +187,16 @@ def test_layers_of_one_shape_are_told_apart_by_their_parameters():
             "`max_pool2d` in place of `avg_pool2d`",
             lambda x: functional.max_pool2d(x, 2, 1).exp(),
         ),
+        (
+            lambda x: x[:2].index_add(0, torch.tensor([1, 0, 1]), torch.stack([x[0], x[1], 2 * x[1]])),
+            "`index_add` that keeps one of the values for an index",
+            lambda x: torch.stack([x[1], 2 * x[1]]),
+        ),
+        (
+            lambda x: torch.zeros(2, 4, 5, 6, dtype=x.dtype).index_add_(0, torch.tensor([1, 0, 1]), x),
+            "`index_add` that keeps one of the values for an index",
+            lambda x: torch.stack([x[1], x[2]]),
+        ),
         (lambda x: (2 - x).exp(), "the operands of `rsub` exchanged", lambda x: (x - 2).exp()),
         (
             lambda x: functional.layer_norm(x, x.shape[-1:], eps=0.1),
@@ -196,7 +206,7 @@ def test_layers_of_one_shape_are_told_apart_by_their_parameters():
     ],
 )
 @torch.no_grad()
-def test_a_step_is_left_out(of, name, wrong):
+def test_a_step_is_left_out_or_another(of, name, wrong):
     x = drawn(3, 4, 5, 6)
     torch.testing.assert_close(slips(of, x)[name], wrong(x))
 
