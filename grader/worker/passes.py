@@ -193,8 +193,9 @@ def export(session: Session, step: p.Export) -> p.Exported:
 
 
 def _fits(value: torch.Tensor, slot: p.Slot) -> bool:
-    same = tuple(value.shape) == slot.shape and value.dtype == getattr(torch, slot.dtype)
-    return same and value.layout == torch.strided and not value.is_meta
+    if value.is_nested or value.layout != torch.strided or value.is_meta:
+        return False
+    return tuple(value.shape) == slot.shape and value.dtype == getattr(torch, slot.dtype)
 
 
 def take_grad_outputs(session: Session, step: p.Backward | p.TimedPart) -> dict[str, torch.Tensor]:

@@ -26,6 +26,13 @@ class ModelNew(nn.Module):
 FORWARD = {
     "returns None": ("return None", Status.WRONG_OUTPUT, "output_structure"),
     "returns a list": ("return [x, x]", Status.WRONG_OUTPUT, "output_structure"),
+    "returns more than can be described": ("return [x] * 2_000_000", Status.WRONG_OUTPUT, "output_structure"),
+    "returns a list in itself": ("x = [x]; x.append(x); return x", Status.WRONG_OUTPUT, "output_structure"),
+    "returns a nested tensor": (
+        "return torch.nested.nested_tensor([x[0]])",
+        Status.WRONG_OUTPUT,
+        "output_structure",
+    ),
     "returns a numpy array": ("return x.detach().numpy()", Status.WRONG_OUTPUT, "output_structure"),
     "wrong shape": ("return x[:1]", Status.WRONG_OUTPUT, "output_shape"),
     "wrong dtype": ("return x.double()", Status.WRONG_OUTPUT, "output_dtype"),
@@ -161,7 +168,6 @@ SAID = {
         "self.many = nn.ParameterList([torch.zeros(1) for _ in range(4200)])",
         " parameters; at most 4096 can be graded",
     ),
-    "too many outputs": ("forward", "return [x] * 5000", "Outputs, tensors: Tuple should have at most 4096 items"),
 }
 
 

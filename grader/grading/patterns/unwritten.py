@@ -1,4 +1,4 @@
-"""Finds elements that no thread writes: equal calls find something else there each time."""
+"""Finds elements that no thread writes, or several in any order: equal calls differ there."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import torch
 
 from grader.grading.compare.expected import Expected
 from grader.grading.oracle.case import Case
+from grader.grading.patterns.named_positions import named_by_index
 from grader.grading.patterns.pattern import FREE, MAX_ELEMENTS, Pattern, Subject
-from grader.grading.patterns.regions import only_region
+from grader.grading.patterns.regions import nearly, only_region
 
 
 def unwritten(case: Case, name: str, expected: Expected, runs: Sequence[torch.Tensor]) -> Pattern | None:
@@ -30,6 +31,10 @@ def unwritten(case: Case, name: str, expected: Expected, runs: Sequence[torch.Te
     if any(0 < 2 * int(one.sum()) < int(wrong.sum()) for one in each):
         return None
     subject = Subject(case, torch.where(wrong, torch.inf, right), expected, name)
+    count = int(subject.wrong.sum())
+    for of in named_by_index(subject):
+        if int((subject.wrong & of.inside).sum()) == count and nearly(count, int(of.inside.sum())):
+            return Pattern(f"{of.text} only, where each call finds something else", of.remedy)
     at = only_region(subject)
     # A race may by chance have left alone fewer elements than that, or zeros.
     if at is None or int((subject.telling & ~wrong).sum()) < FREE:

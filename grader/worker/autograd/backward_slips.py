@@ -20,6 +20,7 @@ from grader import protocol as p
 from grader.worker.autograd.engine import OperatorMode
 from grader.worker.autograd.one_slip import SlipChoice, Slips
 from grader.worker.autograd.sources import Sources, alike, is_float
+from grader.worker.autograd.tails import tails
 
 FILLS = ("arange", "empty", "fill", "full", "new_", "ones", "zero")
 """Begin the names of operators whose results no input decides."""
@@ -139,6 +140,8 @@ class BackwardSlips(OperatorMode):
             yield f"a `{name}` by {args[1]:.6g} of {self._place} left out", operands[0][1].clone
         if not function.is_view:
             yield from _of_many(name, self._place, args, kwargs)
+        for what, compute in tails(name, function, args, kwargs):
+            yield f"a {what} in {self._place}", compute
 
     def _turned(self, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], right: Any) -> Slips:
         """Other values for one operand of one call, and flags."""

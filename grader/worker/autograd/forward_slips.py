@@ -31,6 +31,7 @@ from grader.worker.autograd.other_functions import (
     without_moving,
 )
 from grader.worker.autograd.spelled_out import STEPS, affine, normed
+from grader.worker.autograd.tails import tails
 
 MODES_OF_A_CALL = ("training", "inplace", "dtype", "dim")
 """Options that say how a function computes, and not what; another dimension is a slip of its own."""
@@ -80,6 +81,7 @@ class ForwardSlips(OneSlip):
             *like(function, args),
             *self._order.slips(function, args, kwargs, result),
             *epsilons(name_of(function), function, args, kwargs),
+            *tails(name_of(function), function, args, kwargs),
         ):
             if self._choice.chosen(what):
                 return _or(result, compute)

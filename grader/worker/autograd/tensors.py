@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import nn
 
-from grader.protocol import NUMBERS, TensorInfo
+from grader.protocol import MOST_ENTRIES, NUMBERS, TensorInfo
 
 _DTYPES: dict[type, torch.dtype] = {of: getattr(torch, NUMBERS[of.__name__]) for of in (bool, int, float)}
 """The dtypes of plain numbers, which a subclass of theirs is not."""
+DEPTH = 32
+"""Levels of containers in an output. A choice: no model returns as many."""
 
 
-def flatten(value: object, name: str = "output") -> Iterator[tuple[str, object]]:
-    """Yield the leaves of nested tuples, lists and dictionaries, named `output['key'][1]` and the like."""
-    if isinstance(value, tuple | list):
+def flatten(value: object) -> Iterable[tuple[str, object]]:
+    """The leaves of nested tuples, lists and dictionaries, named `output['key'][1]` and the like.
+
+    What has more leaves than can be described, or is nested without end, is a leaf of its own.
+    """
+    leaves = list(itertools.islice(_leaves(value, "output", DEPTH), MOST_ENTRIES + 1))
+    ends = not any(isinstance(leaf, tuple | list | dict) for _, leaf in leaves)
+    return leaves if ends and len(leaves) <= MOST_ENTRIES else [("output", value)]
+
+
+def _leaves(value: object, name: str, depth: int) -> Iterator[tuple[str, object]]:
+    if isinstance(value, tuple | list) and depth:
         for index, item in enumerate(value):
-            yield from flatten(item, f"{name}[{index}]")
-    elif isinstance(value, dict):
+            yield from _leaves(item, f"{name}[{index}]", depth - 1)
+    elif isinstance(value, dict) and depth:
         for key, item in value.items():
-            yield from flatten(item, f"{name}[{key!r}]")
+            yield from _leaves(item, f"{name}[{key!r}]", depth - 1)
     else:
         yield name, value
 
@@ -35,6 +47,8 @@ def describe(name: str, value: object) -> TensorInfo:
         return TensorInfo(name=name, type_name=kind, shape=(), dtype=NUMBERS[kind])
     if not isinstance(value, torch.Tensor):
         return TensorInfo(name=name, kind="other", type_name=type(value).__name__[:512])
+    if value.is_nested:  # of rows with lengths of their own, and without a shape
+        return TensorInfo(name=name, kind="other", type_name="nested tensor")
     return TensorInfo(
         name=name,
         type_name=type(value).__name__[:512],

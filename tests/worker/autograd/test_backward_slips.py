@@ -44,6 +44,12 @@ def test_a_kind_of_operator_is_left_out():
     torch.testing.assert_close(found, drawn(3, 5).cumsum(1))
 
 
+def test_a_sum_over_the_batch_leaves_out_what_fills_no_tile():
+    x, weight = drawn(37, 3), drawn(5, 3)
+    found = slips(functional.linear, x, weight)["a `mm` over the first 32 of 37 terms in the backward"]
+    torch.testing.assert_close(found[1], drawn(37, 5)[:32].T @ x[:32])
+
+
 def test_what_an_operator_takes_stands_for_its_result():
     x = drawn(4, 3)
     found = slips(torch.tanh, x)
