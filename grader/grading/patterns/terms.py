@@ -106,8 +106,10 @@ def grouped(subject: Subject) -> Pattern | None:
             continue
         mean = subject.error.mean(chosen, keepdim=True)
         if subject.explained(subject.error - mean):
-            text = f"is off by the same amount {each}"
-            return Pattern(text, f"look for a sum or mean over {dimensions(chosen)} that is missing, or is too much")
+            amount = f", {number(float(mean))}" if mean.numel() == 1 else ""
+            where = f"a constant, or a sum or mean over {dimensions(chosen)}"
+            remedy = f"look for {where}, that is missing, too much or wrongly scaled"
+            return Pattern(f"is off by the same amount {each}{amount}", remedy)
         a = slope(subject.actual, subject.right, chosen)
         if len(groups) > 1 and _several(subject, chosen) and subject.explained(subject.actual - a * subject.right):
             return _factor(a, each)

@@ -45,6 +45,8 @@ EPSILONS = (1e-5, 1e-6, 1e-7, 1e-8, 1e-12)
 """What is usually added against a division by zero."""
 NEEDS_NONZERO = {**dict.fromkeys(("log", "rsqrt", "sqrt", "reciprocal"), 0), **dict.fromkeys(("div", "truediv"), 1)}
 """The position of the operand that an epsilon is added to, by the name of the operator."""
+WHOLE = "the backward"
+"""The place of an operator that is no step of a derivative."""
 _NO_SYMPY = ModuleType("sympy")
 vars(_NO_SYMPY).update(Basic=type("Basic", (), {}))
 
@@ -62,7 +64,7 @@ class BackwardSlips(OperatorMode):
         self._left_out: tuple[str, str] | None = None
         """The operator and its place of which every call is left out."""
         self._kinds: set[tuple[str, str]] = set()
-        self._place = "the backward"
+        self._place = WHOLE
         """What the operators belong to, in a message."""
 
     @property
@@ -122,7 +124,8 @@ class BackwardSlips(OperatorMode):
                     wrong = compute()
                 except Exception:  # an operator that does not take it
                     return None
-                return wrong if all(map(alike, _all(wrong), _all(right))) else None
+                in_steps = self._place != WHOLE  # their result is compared at their end
+                return wrong if in_steps or all(map(alike, _all(wrong), _all(right))) else None
         return None
 
     def _omissions(self, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], right: Any) -> Slips:
@@ -133,6 +136,8 @@ class BackwardSlips(OperatorMode):
             if _stands_for(of, right) and (others or function.is_view):
                 left = " and ".join(self._described(function, other, args) for other in others)
                 yield f"a `{name}` of {self._place} {f'without {left}' if left else 'left out'}", of.clone
+        if name == "sum" and self._place != WHOLE and operands and operands[0][1].dim() == right.dim():
+            yield f"a `sum` of {self._place} left out", operands[0][1].clone  # it is broadcast
         if name in SIGNS and len(operands) > 1:
             other = self._described(function, operands[1][0], args)
             yield f"the other sign of {other} in a `{name}` of {self._place}", partial(SIGNS[name], *args, **kwargs)
@@ -238,9 +243,8 @@ def epsilons(name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, 
 
 def _laid_out(wrong: Any, right: Any) -> Any:
     """The wrong result with the strides of the right one, which a view behind it may need."""
-    if not isinstance(wrong, torch.Tensor) or not isinstance(right, torch.Tensor) or wrong.stride() == right.stride():
-        return wrong
-    return torch.empty_like(right).copy_(wrong)
+    both = isinstance(wrong, torch.Tensor) and isinstance(right, torch.Tensor) and wrong.shape == right.shape
+    return torch.empty_like(right).copy_(wrong) if both and wrong.stride() != right.stride() else wrong
 
 
 def _turned(value: torch.Tensor, *, windows: bool) -> Iterator[tuple[str, torch.Tensor]]:

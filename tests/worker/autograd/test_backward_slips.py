@@ -44,6 +44,13 @@ def test_a_kind_of_operator_is_left_out():
     torch.testing.assert_close(found, drawn(3, 5).cumsum(1))
 
 
+def test_of_the_jacobian_of_softmax_the_diagonal_is_left():
+    x = drawn(3, 5)
+    (found,) = slips(lambda x: x.softmax(1), x)["a `sum` of `_softmax_backward_data` left out"]
+    y = x.softmax(1)
+    torch.testing.assert_close(found, drawn(3, 5) * y * (1 - y))
+
+
 def test_a_sum_over_the_batch_leaves_out_what_fills_no_tile():
     x, weight = drawn(37, 3), drawn(5, 3)
     found = slips(functional.linear, x, weight)["a `mm` over the first 32 of 37 terms in the backward"]
