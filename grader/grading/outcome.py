@@ -25,8 +25,8 @@ LOG_TAIL_CHARACTERS = 16 << 10
 """Last characters of a build log or of a lost worker's output that a verdict keeps: a hundred lines or more."""
 
 VARIES = (
-    "look for a missing __syncthreads(), a race between threads, memory that is read before it is written, state that "
-    "one call leaves to the next, or random numbers that the reference does not draw"
+    "look for a race between threads, on a GPU a missing __syncthreads(), for memory that is read before it is "
+    "written, state that one call leaves to the next, or random numbers that the reference does not draw"
 )
 """The remedy for what differs between equal calls."""
 

@@ -26,7 +26,10 @@ def _masks(structure: Structure, value: torch.Tensor) -> bool:
 
 
 def _one_row(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
-    """All starts but the first at the last one."""
+    """All but the first are the last one: of starts, the first row has all elements.
+
+    Of the segments that elements belong to, one has nearly all.
+    """
     if not structure.ascends or value.dim() != 1 or value.numel() < 3:
         return None
     copy = value.clone()
@@ -90,7 +93,7 @@ CODE_CHANGES: Mapping[str, Change] = {
     "a mask whose first row is all True": partial(_first_row, element=True),
     "a mask that is all False": partial(_filled, element=False),
     "a mask that is all True": partial(_filled, element=True),
-    "rows of which the first has all elements, by their starts": _one_row,
+    "ascending integers that are all the last one but for the first": _one_row,
     "integers most of which are padding, or the smallest one": _padding_mostly,
     "integers whose first row is all padding, or the smallest one": _padding_in_a_row,
     "integers that are all padding": _padding_only,
