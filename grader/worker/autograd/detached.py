@@ -1,4 +1,4 @@
-"""Operands that a backward takes for constants: a term of a sum, or a statistic such as a mean."""
+"""Values that a backward takes for constants: a term of a sum, a mean, the gate of an activation."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ import torch
 from grader.worker.autograd.one_slip import OneSlip
 from grader.worker.autograd.other_functions import name_of
 
+GATED = ("silu", "gelu", "hardswish", "mish")
+"""Products of their argument and a gate that depends on it, by name."""
+
 
 class Detached(OneSlip):
-    """Lets no gradient flow through one of several operands of a function that a forward calls."""
+    """Lets no gradient flow through one operand of a function that a forward calls, or a gate."""
 
     def __torch_function__(
         self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -24,6 +27,9 @@ class Detached(OneSlip):
             for what, changed in _with_one_detached(function, args):
                 if self._choice.chosen(what):
                     return function(*changed, **kwargs)
+            name = name_of(function)
+            if name in GATED and args and self._choice.chosen(f"the gate of `{name}` detached"):
+                return args[0] * (result / args[0]).detach().nan_to_num()
         return result
 
 

@@ -44,6 +44,12 @@ def test_a_kind_of_operator_is_left_out():
     torch.testing.assert_close(found, drawn(3, 5).cumsum(1))
 
 
+def test_the_gate_of_an_activation_is_taken_for_a_constant():
+    x = drawn(3, 5)
+    (found,) = slips(functional.silu, x, within="detached")["the gate of `silu` detached"]
+    torch.testing.assert_close(found, drawn(3, 5) * torch.sigmoid(x))
+
+
 def test_of_the_jacobian_of_softmax_the_diagonal_is_left():
     x = drawn(3, 5)
     (found,) = slips(lambda x: x.softmax(1), x)["a `sum` of `_softmax_backward_data` left out"]
