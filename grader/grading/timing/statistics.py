@@ -106,8 +106,7 @@ def verdict_of(
         spread = max(spread, resolution.placement_spread)
     different = margin + (spread if rounds < MANY_ROUNDS else 0.0)
     precise = (high - low) / (high + low) <= resolution.half_width
-    # Another program's load may meet one side in all of a few pairs, but not each time alike.
-    if rounds < PLACED_ROUNDS and high > 2 * low:
+    if rounds < PLACED_ROUNDS and disturbed(low, high):
         return "inconclusive"
     if rounds < (FEWEST_ROUNDS if precise else MIN_ROUNDS):
         return "slower" if high < HOPELESS else "inconclusive"
@@ -116,6 +115,15 @@ def verdict_of(
     if high < 1 / (1 + different):
         return "slower"
     return "same" if low >= 1 / (1 + margin) and high <= 1 + margin else "inconclusive"
+
+
+def disturbed(low: float, high: float) -> bool:
+    """Whether an interval spans more than a factor of two, as other programs' load may make it.
+
+    Load may meet one side in all of a few pairs, but not each time alike. Far beyond HOPELESS, one call of a pair may
+    be a first one.
+    """
+    return high > 2 * low and high > HOPELESS / FIRST_CALL_FACTOR
 
 
 def may_be_placement(

@@ -7,7 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from grader.grading.timing.clocks import Samples
-from grader.grading.timing.statistics import FEWEST_ROUNDS, HOPELESS, MANY_ROUNDS, MIN_ROUNDS, may_be_placement, speedup
+from grader.grading.timing.statistics import (
+    FEWEST_ROUNDS,
+    HOPELESS,
+    MANY_ROUNDS,
+    MIN_ROUNDS,
+    disturbed,
+    may_be_placement,
+    speedup,
+)
 from grader.machine.backends import backend
 from grader.verdict.models import Device
 
@@ -52,7 +60,8 @@ def are_enough(samples: Mapping[str, Samples], plan: Plan, seconds: float) -> bo
         return False
     count, precise = count_of(samples), are_precise(samples)
     ranking = samples.get("total") or samples["forward"]
-    if plan.stops_when_hopeless and speedup(ranking.reported()).ci_high < HOPELESS:
+    _, low, high = speedup(ranking.reported())
+    if plan.stops_when_hopeless and high < HOPELESS and not disturbed(low, high):
         return True
     if seconds < plan.longest and any(_may_be_placement(of) for of in samples.values()):
         return False

@@ -93,6 +93,7 @@ def test_after_one_round_a_steady_hopeless_candidate_is_slower(candidate_ms, ver
         (0.990, 1.006, 1.5, "inconclusive"),
         (7.502, 17.965, 2, "inconclusive"),  # equal programs on a busy host
         (0.032, 0.230, 2, "inconclusive"),
+        (0.032, 0.100, 2, "slower"),
         (7.502, 14.900, 2, "faster"),
         (7.502, 17.965, 5, "faster"),
     ],
