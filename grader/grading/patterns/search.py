@@ -11,6 +11,7 @@ import torch
 
 from grader.errors import ReferenceLost, ReferenceOutOfMemory
 from grader.grading.compare import nonsmooth, ties
+from grader.grading.compare.blocks import LARGE_BYTES
 from grader.grading.compare.expected import ELEMENT_TOLERANCE, Expected
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
@@ -147,9 +148,11 @@ def _in_two_draws(
 ) -> dict[str, Slipped]:
     """The mistakes, by name, that explain a few numbers in two draws; these are `explaining` them in the first.
 
-    In one draw of 25 a mistake changes a loss by no more than rounding does. FREE draws have FREE numbers at least.
+    In one draw of 25 a mistake changes a loss by no more than rounding does. FREE draws have FREE numbers at least; a
+    large case has two, which are judged anyway.
     """
-    draws = (oracle.case(case.variant, training=case.training, draw=draw) for draw in range(FREE))
+    most = FREE if case.nbytes < LARGE_BYTES else 2
+    draws = (oracle.case(case.variant, training=case.training, draw=draw) for draw in range(most))
     for other in (one for one in draws if one.seed != case.seed and not one.released):
         if not any(explaining[name] for name in few) and all(of.shows for of in few.values()):
             break
