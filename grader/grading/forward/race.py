@@ -35,7 +35,7 @@ def race(
     result = _repeated(candidate, case, repeats)
     right = sum(are_right(case, result, str(turn)) for turn in range(repeats))
     if never_right and not right and (name := _differing(case, result, repeats)) is not None:
-        if _same_under_one_seed(candidate, case, name):
+        if _same_under_one_seed(candidate, case, name, repeats):
             remedy = "leave them out" if case.training else "leave them out in eval(): honour self.training"
             drawn = f"{message}; it draws random numbers, where the reference draws none"
             return _race(drawn, case, repeats, remedy=remedy)
@@ -65,11 +65,11 @@ def wrong_alone(candidate: Candidate, oracle: Oracle, case: Case, message: str) 
     return None
 
 
-def _same_under_one_seed(candidate: Candidate, case: Case, name: str) -> bool:
+def _same_under_one_seed(candidate: Candidate, case: Case, name: str, repeats: int) -> bool:
     """Whether equal forwards, of which others differ, give this output alike under one seed of torch."""
-    result = _repeated(candidate, replace(case, forward_seed=chance.new_seed()), 2)
-    one, other = (result.sealed.get(f"output:{turn}:{name}") for turn in range(2))
-    return one is not None and other is not None and same_bits(one, other)
+    result = _repeated(candidate, replace(case, forward_seed=chance.new_seed()), repeats)
+    first, *others = (result.sealed.get(f"output:{turn}:{name}") for turn in range(repeats))
+    return first is not None and all(other is not None and same_bits(first, other) for other in others)
 
 
 def _repeated(candidate: Candidate, case: Case, repeats: int) -> JobResult:
