@@ -36,6 +36,10 @@ WHERE: Mapping[Within, str] = {
 """Where a slip is made, and the remedy; the commonest first."""
 
 
+REORDERED = "` before `"
+"""Stands in the name of a slip by which two steps change places (`worker/autograd/other_functions.py`)."""
+
+
 class Slipped(NamedTuple):
     """A mistake, and the results with it."""
 
@@ -97,7 +101,7 @@ def _of_kind(oracle: Oracle, case: Case, plain: Pass, within: Within, end: float
     chosen: list[tuple[p.PossibleSlip, int | None]] = [(one, None) for one in possible]
     chosen += [(one, turn) for turn in range(turns) for one in possible if turn < one.times > 1]
     # Two steps in another order are nearly one left out where its factor is small.
-    chosen.sort(key=lambda one: "` before `" in one[0].what)
+    chosen.sort(key=lambda one: REORDERED in one[0].what)
     while chosen and oracle.clock() < end:
         fitting = int((end - oracle.clock()) / max(oracle.seconds_of(case), LEAST_SECONDS))
         tried = chosen[: min(max(fitting, 1), 16)]  # in one job

@@ -45,11 +45,7 @@ def named_rows(index: Known, rows: int) -> Iterator[Region]:
     times = torch.bincount(index.value.long().flatten(), minlength=rows)
     add_up = "add up the contributions of equal indices, atomically"
     for chosen, text, remedy in (
-        (
-            times > 1,
-            f"in the rows that {index.name} names more than once",
-            add_up,
-        ),
+        (times > 1, f"in the rows that {index.name} names more than once", add_up),
         (times == 1, f"in the rows that {index.name} names once", "check rows with a single contribution"),
         (times == 0, f"in the rows that {index.name} does not name", "initialise the gradient buffer with zeros"),
     ):

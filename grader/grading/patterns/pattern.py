@@ -116,18 +116,17 @@ class Subject:
     def _rounding(self) -> float:
         return EPSILON * math.sqrt(self.expected.reduction_length)
 
-    @property
-    def shows(self) -> bool:
-        """Whether the error is far above rounding, which would explain a smaller one."""
-        return self._bound(self.size) <= 0.1 * self.size
+    def shows(self, size: float) -> bool:
+        """Whether an error of this norm is far above rounding, which would explain a smaller one."""
+        return self._left(size) <= 0.1 * size
 
     def explained(self, residual: torch.Tensor, of: torch.Tensor | None = None) -> bool:
         """Whether a residual is what rounding leaves of the error, or of a part `of` it."""
         size = self.size if of is None else norm(of)
-        bound = self._bound(size)
-        return bound <= 0.1 * size and norm(residual) <= bound
+        return self.shows(size) and norm(residual) <= self._left(size)
 
-    def _bound(self, size: float) -> float:
+    def _left(self, size: float) -> float:
+        """The norm of what the right explanation leaves of an error."""
         return FIT * size + self.noise
 
     @cached_property

@@ -133,7 +133,7 @@ def _slip_patterns(
     if found:
         sure = {slip.what for slip in found.values()}
         found |= {name: slip for name in few for slip in reversed(explaining[name]) if slip.what in sure}
-    elif few:
+    elif few and (len(few) == len(subjects) or any(explaining.values())):
         found = _in_two_draws(oracle, case, table, few, explaining, again)
     return {name: Pattern(f"is that {slip.what}", slip.remedy) for name, slip in found.items()}
 
@@ -154,7 +154,7 @@ def _in_two_draws(
     most = FREE if case.nbytes < LARGE_BYTES else 2
     draws = (oracle.case(case.variant, training=case.training, draw=draw) for draw in range(most))
     for other in (one for one in draws if one.seed != case.seed and not one.released):
-        if not any(explaining[name] for name in few) and all(of.shows for of in few.values()):
+        if not any(explaining[name] for name in few) and all(of.shows(of.size) for of in few.values()):
             break
         values = again(other)
         few = _subjects(other, table, {name: values.get(name) for name in few})

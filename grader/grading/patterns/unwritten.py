@@ -31,13 +31,15 @@ def unwritten(case: Case, name: str, expected: Expected, runs: Sequence[torch.Te
     if any(0 < 2 * int(one.sum()) < int(wrong.sum()) for one in each):
         return None
     subject = Subject(case, torch.where(wrong, torch.inf, right), expected, name)
+    # A race may by chance have left alone fewer elements than that, or zeros.
+    if int((subject.telling & ~wrong).sum()) < FREE:
+        return None
     count = int(subject.wrong.sum())
     for of in named_by_index(subject):
         if int((subject.wrong & of.inside).sum()) == count and nearly(count, int(of.inside.sum())):
             return Pattern(f"{of.text} only, where each call finds something else", of.remedy)
     at = only_region(subject)
-    # A race may by chance have left alone fewer elements than that, or zeros.
-    if at is None or int((subject.telling & ~wrong).sum()) < FREE:
+    if at is None:
         return None
     remedy = "write those elements: no thread does, or a mask leaves them out; if one does, look for a race there"
     return Pattern(f"{at} only, where each call finds something else", remedy)

@@ -44,7 +44,7 @@ SLIGHT = 1e-2
 
 EXTREMES = "share of elements at the smallest or largest value that the reference draws"
 REMEDIES = {
-    "share of runs that repeat an earlier output": "draw new random numbers in every forward, as many as it does",
+    "share of runs that repeat an earlier output": "draw new random numbers in every forward, as many as the reference",
     "projection on the reference's mean": "check the probability and the scale of what is drawn",
     "distance from the reference's mean": "check the probability, the scale, and the elements that are not random",
     EXTREMES: "check the scale of what is kept",

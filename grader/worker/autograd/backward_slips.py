@@ -19,6 +19,7 @@ from torch._decomp import decomposition_table
 from grader import protocol as p
 from grader.worker.autograd.engine import OperatorMode
 from grader.worker.autograd.one_slip import SlipChoice, Slips
+from grader.worker.autograd.other_functions import OVERWRITES
 from grader.worker.autograd.sources import Sources, alike, is_float
 from grader.worker.autograd.tails import tails
 
@@ -37,8 +38,6 @@ FLAGS = (
 )
 """Arguments that may be turned. Others, as a norm's `train`, decide which tensors there are: without one of them, an
 operator ends the process."""
-OVERWRITES = {"scatter_add": torch.ops.aten.scatter.src, "index_add": torch.ops.aten.index_copy.default}
-"""What keeps one of the values for an index where an operator adds them up."""
 SIGNS = {"add": torch.ops.aten.sub.Tensor, "sub": torch.ops.aten.add.Tensor}
 """What takes its second operand with the other sign."""
 EPSILONS = (1e-5, 1e-6, 1e-7, 1e-8, 1e-12)

@@ -29,7 +29,7 @@ class Detached(OneSlip):
                     return function(*changed, **kwargs)
             name = name_of(function)
             if name in GATED and args and self._choice.chosen(f"the gate of `{name}` detached"):
-                return args[0] * (result / args[0]).detach().nan_to_num()
+                return args[0] * (result / args[0]).detach().nan_to_num(0.5)  # half open at 0, but for mish
         return result
 
 

@@ -149,7 +149,7 @@ def at_edges(
 
 
 def _overwritten(name: str, args: tuple[Any, ...], result: torch.Tensor) -> torch.Tensor:
-    """The sum of a function with one of its values where it adds up several."""
+    """The result where the last value for an index stays, and is not added to the others."""
     wrong = OVERWRITES[name](result, *args[1:4])
     return result.copy_(wrong) if result is args[0] else wrong
 

@@ -30,14 +30,19 @@ def tails(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs
         for dim in _dimensions(value, args[1] if len(args) > 1 else kwargs.get("dim")):
             extent = value.shape[dim]
             for kept in whole_tiles(extent):
-                shorter = value.narrow(dim, 0, kept) * (kept / extent if name == "mean" else 1)
                 what = f"`{name}` over the first {kept} of {extent} elements along dimension {dim}"
-                yield what, partial(function, shorter, *args[1:], **kwargs)
+                shorter = partial(function, value.narrow(dim, 0, kept), *args[1:], **kwargs)
+                yield what, partial(_weighted, shorter, kept / extent if name == "mean" else 1.0)
 
 
 def whole_tiles(extent: int) -> Iterator[int]:
     """The elements that loops over whole tiles reach, where they leave some out."""
     yield from sorted({extent - extent % tile for tile in TILES if extent % tile and extent > tile}, reverse=True)
+
+
+def _weighted(compute: Callable[[], torch.Tensor], weight: float) -> torch.Tensor:
+    """The result times a weight: a mean divides by all elements."""
+    return compute() * weight
 
 
 def _dimensions(value: torch.Tensor, given: object) -> Sequence[int]:
