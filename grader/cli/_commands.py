@@ -9,6 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from grader.cli._ahead import start_ahead
 from grader.errors import plainly
 from grader.machine.collector import permanent
 
@@ -44,6 +45,10 @@ class LazyGroup(TyperGroup):
         except typer.BadParameter as error:
             error.message = plainly(error.message)  # Typer passes on Pydantic's words
             raise
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        start_ahead(args)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):

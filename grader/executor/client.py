@@ -62,13 +62,14 @@ class WorkerClient:
             self._process = start_process(sandbox, options, theirs.fileno(), zygote)
             unless_started.pop_all()
 
-    def warm_up(self, *, counts: bool = False) -> None:
+    def warm_up(self, *, libraries: bool, counts: bool) -> None:
         """Have the GPU context created, without waiting for it; `wait_ready` reports a failure.
 
-        With `counts` the worker also prepares for `Count` steps.
+        With `libraries` the worker loads cuDNN and cuBLAS too, with `counts` what `Count` steps need.
         """
         if self.options.gpu and not self._ready and self._warming is None:
-            self._warming, self._warming_since = self._new_job([Warm(counts=counts)]), time.perf_counter()
+            self._warming = self._new_job([Warm(libraries=libraries, counts=counts)])
+            self._warming_since = time.perf_counter()
             with contextlib.suppress(WorkerLost):
                 self._send(self._warming, (), time.monotonic() + START_SECONDS)
 

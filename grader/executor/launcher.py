@@ -46,6 +46,8 @@ class Launcher:
         self._spares: defaultdict[tuple[Role, Device], deque[Future[WorkerClient]]] = defaultdict(deque)
         self._starter = ThreadPoolExecutor(STARTERS, "worker-start")
         self._leaving: list[WorkerClient] = []
+        self._has_given = False
+        """Whether a worker was taken: those that start later do so in the background, and load libraries too."""
         self.spares_ended = 0
         """Spare workers that ended before they got a job, which no submission can cause."""
 
@@ -56,6 +58,7 @@ class Launcher:
             self.spares_ended += 1
             worker.close()
             self.prepare(role, device)
+        self._has_given = True
         if more_to_come:
             self.prepare(role, device)
         return worker
@@ -151,7 +154,7 @@ class Launcher:
 
     def _start_warm(self, role: Role, device: Device) -> WorkerClient:
         worker = self.start(role, device)
-        worker.warm_up(counts=role is Role.REFERENCE)
+        worker.warm_up(libraries=self._has_given, counts=role is Role.REFERENCE)
         return worker
 
 

@@ -27,6 +27,8 @@ from grader.sandbox import Sandbox, Zygote, gpu_devices
 
 MODULE = "grader.worker.main"
 """The module that a worker runs; its `main` takes the socket's descriptor, a niceness and a GPU architecture."""
+KERNEL_LANGUAGES = "grader.worker.compile.kernel_languages"
+"""What the copies on a GPU get when there is time: a first kernel would wait for it."""
 DEFAULT_ARCHITECTURE = "9.0"
 """The architecture that CUDA extensions are compiled for if there is no GPU: Hopper's."""
 IMPORTS = ("torch", "pydantic", "pydantic_core", "annotated_types", "typing_inspection", "typing_extensions", "numpy")
@@ -80,7 +82,8 @@ class WorkerTemplate:
                 zygote.close()
                 zygote = None
             if zygote is None:
-                zygote = self._zygotes[gpu] = Zygote(MODULE, self.environment, gpu=gpu)
+                later = KERNEL_LANGUAGES if gpu else ""
+                zygote = self._zygotes[gpu] = Zygote(MODULE, self.environment, gpu=gpu, later=later)
             return zygote
 
     def close(self) -> None:

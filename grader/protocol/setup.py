@@ -65,11 +65,13 @@ class Warmed(Result):
 class Warm(Step):
     """Create the GPU context and measure how quickly the GPU takes up work of this process.
 
-    Also loads what nearly every job needs. Takes tenths of a second and half a gigabyte of GPU memory.
+    Takes tenths of a second and half a gigabyte of GPU memory.
     """
 
     do: Literal["warm"] = "warm"
     answer = Warmed
+    libraries: bool = False
+    """Load cuDNN and cuBLAS as well, which takes as long again. A first job that needs them does it otherwise."""
     counts: bool = False
     """A `Count` step will follow."""
 

@@ -29,12 +29,16 @@ import _inside  # type: ignore[import-not-found]  # in the same folder as this f
 PR_SET_CHILD_SUBREAPER = 36
 MAX_REQUEST_BYTES = 1 << 16
 MAX_DESCRIPTORS = 16
+IDLE_MS = 500
+"""Time without a request after which the zygote has time for more imports. A choice: the first copies are asked for
+together."""
 
 
-def start(requests_fd: int, parent_pid: int, module: str) -> None:
+def start(requests_fd: int, parent_pid: int, module: str, later: str) -> None:
     """Serve requests until the grader closes the socket or ends, and all copies have ended.
 
-    In a copy, call `main` of the module, which is the command, and return when it does.
+    In a copy, call `main` of the module, which is the command, and return when it does. The module `later`, unless it
+    is empty, is imported once the first copies are at work and none is asked for; later copies have it too.
     """
     libc = _inside.libc
     _inside.check(libc.prctl(_inside.PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0), "parent-death signal")
@@ -44,12 +48,12 @@ def start(requests_fd: int, parent_pid: int, module: str) -> None:
     gc.disable()  # makes the import of torch faster
     main: Callable[..., None] = importlib.import_module(module).main
     gc.freeze()  # permanent objects: to visit them would copy their memory
-    request = _serve(requests_fd)
+    request = _serve(requests_fd, later)
     if request is not None:
         main(*request)
 
 
-def _serve(requests_fd: int) -> list[Any] | None:
+def _serve(requests_fd: int, later: str) -> list[Any] | None:
     """Serve requests and return None; in a copy, return the arguments of its command."""
     woken_fd, wake_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     for number in (signal.SIGCHLD, signal.SIGTERM):
@@ -61,7 +65,10 @@ def _serve(requests_fd: int) -> list[Any] | None:
         poller = select.poll()
         for fd in (woken_fd, requests_fd) if serving else (woken_fd,):
             poller.register(fd, select.POLLIN)
-        ready = {fd for fd, _ in poller.poll()}
+        ready = {fd for fd, _ in poller.poll(IDLE_MS if later and end_fds else None)}
+        if not ready:
+            _import(later)
+            later = ""
         if woken_fd in ready:
             serving &= signal.SIGTERM not in os.read(woken_fd, 1 << 12)
             _tell_ends(end_fds)
@@ -73,6 +80,15 @@ def _serve(requests_fd: int) -> list[Any] | None:
                 if command is not None:
                     return command
     return None
+
+
+def _import(module: str) -> None:
+    """Import what copies can do without."""
+    try:
+        importlib.import_module(module)
+    except Exception as error:
+        os.write(2, f"{module} was not imported: {error!r}\n".encode())
+    gc.freeze()
 
 
 def _receive(requests_fd: int) -> tuple[bytes, list[int]]:

@@ -26,17 +26,18 @@ NAMESPACES = 0x00020000 | 0x20000000 | 0x40000000 | 0x08000000 | 0x04000000 | 0x
 class Zygote:
     """Starts at once; copies that are requested during its imports wait for them."""
 
-    def __init__(self, module: str, environment: Mapping[str, str], *, gpu: bool) -> None:
+    def __init__(self, module: str, environment: Mapping[str, str], *, gpu: bool, later: str = "") -> None:
         """Start the process, which imports `module`; the module's `main` is the command of the copies.
 
-        The module must be on the environment's PYTHONPATH, inside the sandbox too. Copies have this environment.
+        The module must be on the environment's PYTHONPATH, inside the sandbox too. Copies have this environment. Those
+        that are made when the process has been idle for a while have the module `later` too.
         """
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._output_fd = os.memfd_create("zygote-output")
         here = str(Path(__file__).parent)
         code = (
             f"import sys; sys.path.insert(0, {here!r}); import _copying; sys.path.remove({here!r}); "
-            f"_copying.start({theirs.fileno()}, {os.getpid()}, {module!r})"
+            f"_copying.start({theirs.fileno()}, {os.getpid()}, {module!r}, {later!r})"
         )
         with theirs:
             self._process = spawn(

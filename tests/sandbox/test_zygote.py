@@ -50,6 +50,7 @@ def sandbox():
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("modules")
     (path / "said.py").write_text(MODULE)
+    (path / "more.py").write_text("import said; said.imported += [0, 0]")
     (path / "broken.py").write_text("import time; time.sleep(1); import no_such_module")
     return str(path)
 
@@ -78,6 +79,26 @@ def test_each_copy_starts_with_the_state_of_the_zygote(sandbox, zygote):
             pid, parent, count = map(int, ours.recv(100).split())
         assert (parent, count) == (0, 1)
         assert 1 < pid < 20
+
+
+@pytest.mark.parametrize(
+    ("later", "words", "count"), [("more", "", 3), ("broken", "broken was not imported", 1)], ids=["more", "broken"]
+)
+def test_an_idle_zygote_imports_more_for_later_copies(sandbox, folder, later, words, count):
+    def counted(zygote):
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            with sandbox.spawn(CopyOf(zygote, ["say"]), limits=LIMITS, gpu=False, pass_fds=[theirs.fileno()]) as said:
+                assert said.wait().returncode == 0
+            return int(ours.recv(100).split()[2])
+
+    with (
+        Zygote("said", {"PYTHONPATH": folder}, gpu=False, later=later) as zygote,
+        sandbox.spawn(CopyOf(zygote, ["sleep"]), limits=LIMITS, gpu=False),
+    ):
+        assert counted(zygote) == 1
+        # Between requests, it must be idle for long enough.
+        wait_for(lambda: time.sleep(0.8) or (words in zygote.last_words() and counted(zygote) == count), 20)
 
 
 def test_the_end_of_a_copy_is_reported_like_that_of_a_command(sandbox, zygote):

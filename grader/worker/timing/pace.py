@@ -33,8 +33,9 @@ BUSY_CYCLES = 100_000
 
 @handles(Warm)
 def warm_up(session: Session, step: Warm) -> Warmed:
-    """Load what a first GPU job would wait for: context, cuDNN, driver bindings, operator formulas."""
-    engine.start("cuda")
+    """Load what a first GPU job would wait for: context, driver bindings, libraries, formulas."""
+    if step.libraries:
+        engine.start("cuda")
     from cuda.bindings import driver  # noqa: F401
 
     if step.counts:
