@@ -12,9 +12,15 @@ def main() -> None:
     """
     try:
         from grader.cli import main as command_line
+        from grader.ending import leave
     except KeyboardInterrupt:
         sys.exit(130)
-    command_line()
+    try:
+        command_line()
+    except SystemExit as ending:
+        if "torch" not in sys.modules or not isinstance(ending.code, int | None):
+            raise
+        leave(ending.code or 0)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from grader.ending import UNFLUSHED
 from grader.options import GraderOptions
 from grader.pool.messages import Setup
 from grader.verdict.models import Device
@@ -121,3 +122,37 @@ def test_a_place_that_nobody_listens_to_says_nothing():
         place.stdin.flush()
         assert place.wait(60) == 1
         assert place.stderr.read() == ""
+
+
+LEAVING = """
+import atexit, os, sys, threading, time
+from concurrent.futures import ThreadPoolExecutor
+from grader.ending import leave
+
+atexit.register(lambda: print("handler", flush=True))
+pool = ThreadPoolExecutor(1)
+pool.submit(lambda: None)
+threading.Thread(target=lambda: (time.sleep(0.2), print("thread"))).start()
+print("last words", file=sys.stderr)
+leave(7)
+"""
+
+
+BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+
+
+def test_a_process_leaves_after_its_threads_and_exit_handlers():
+    ended = subprocess.run(
+        [sys.executable, "-c", LEAVING], capture_output=True, text=True, timeout=60, env=BUFFERED, check=False
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (7, "thread\nhandler\n", "last words\n")
+
+
+@pytest.mark.parametrize(("status", "left"), [(0, UNFLUSHED), (2, 2)])
+def test_output_that_nobody_reads_is_in_the_status(status, left):
+    code = f"from grader.ending import leave; print('lost'); leave({status})"
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as into:
+        ended = subprocess.run([sys.executable, "-c", code], stdout=into, timeout=60, check=False, env=BUFFERED)
+    assert ended.returncode == left
