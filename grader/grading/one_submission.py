@@ -18,6 +18,7 @@ from grader.grading.backward.judge import judge_backward
 from grader.grading.backward.other_inputs import judge_other_gradients, other_inputs_left_out
 from grader.grading.builds_ahead import BuildsAhead, what_was_seen
 from grader.grading.candidate.candidate import Candidate
+from grader.grading.forward.constants import constants
 from grader.grading.forward.judge import judge_forward
 from grader.grading.forward.other_inputs import judge_other_inputs, wrong_changes
 from grader.grading.forward.probes import NARROW
@@ -141,6 +142,7 @@ class Grading:
             if self.attempt.sparing:
                 self.oracle.release()
             self.candidate.reference_constructor = self.oracle.constructed_under
+            self.candidate.own = constants(self.oracle, self.todo.cases)
             self.record.fewer_rows = self.todo.cases[0].variant == ROWS
             self.record.whole_backward = bool(self.todo.timed.wrt or self.todo.noise)
             self.record.large = plan.is_large(self.oracle, self.todo.timed)

@@ -284,7 +284,8 @@ class Export(Step):
     queued: bool = False
     """Do not wait for the device; a `Signal` says when the tensors are there."""
     convert: bool = False
-    """Convert floats to the slot's dtype, for a float64 model whose forward rounds or whose results are large."""
+    """Convert floats to the slot's dtype, for a float64 model whose forward rounds or whose results are large; state is
+    always converted, as `SetState` does."""
     keeps_order: bool = False
     """Copy dense tensors in the order of their memory, as timed calls do: another order is not the call's time."""
 

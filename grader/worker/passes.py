@@ -173,8 +173,9 @@ def export(session: Session, step: p.Export) -> p.Exported:
     outbox = session.regions["outbox"]
     for source, value in session.found(step.items):
         slot = step.items[source]
-        if step.convert and isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex()):
-            value = value.to(getattr(torch, slot.dtype))
+        dtype = getattr(torch, slot.dtype)
+        if isinstance(value, torch.Tensor) and _converts(step, source, value, dtype):
+            value = value.to(dtype)
         if isinstance(value, torch.Tensor) and _fits(value, slot):
             target, value = outbox.slot(slot), plain(value)
             order = memory_order(value) if step.keeps_order else None
@@ -190,6 +191,13 @@ def export(session: Session, step: p.Export) -> p.Exported:
     if not step.queued:
         session.synchronize()
     return p.Exported(refused=tuple(refused), orders=orders)
+
+
+def _converts(step: p.Export, source: str, value: torch.Tensor, dtype: torch.dtype) -> bool:
+    """Floats as asked; state always, as `SetState` does: a mask may be of floats where the reference's is boolean."""
+    if source.startswith("state:") and value.layout == torch.strided and not value.is_nested:
+        return value.dtype != dtype and value.is_complex() <= dtype.is_complex
+    return step.convert and (value.is_floating_point() or value.is_complex())
 
 
 def _fits(value: torch.Tensor, slot: p.Slot) -> bool:

@@ -62,6 +62,8 @@ class Candidate:
         self._made: list[Made] = []
         self._active: Made | None = None
         self._keys = (f"{MODEL}{index}" for index in itertools.count())
+        self.own = frozenset[str]()
+        """The reference's constants, of which ModelNew keeps what its constructor computed."""
         self._names_doubted = False
         self._left_out = frozenset[str]()
 
@@ -95,8 +97,9 @@ class Candidate:
         return job
 
     def reset(self, job: JobBuilder, case: Case, only: Collection[str] | None = None) -> None:
-        """Put the case's parameters and buffers, or `only` some of them, in place."""
-        job.set_state(MODEL, self.matching(case).values(case.state, only=only))
+        """Put the case's parameters and buffers, or `only` some of them, in place; none of its `own`."""
+        due = (case.state.keys() if only is None else set(only)) - self.own if self.own else only
+        job.set_state(MODEL, self.matching(case).values(case.state, only=due))
 
     def reset_buffers(self, job: JobBuilder, case: Case) -> None:
         """Put the case's buffers in place: a forward may depend on buffers that it updates."""
@@ -123,9 +126,9 @@ class Candidate:
     def buffers(self, case: Case) -> dict[str, str]:
         """Reference names to candidate names, for every buffer that the candidate has."""
         places = self.matching(case).places
-        return {name: places[name].name for name in case.buffers if name in places}
+        return {name: places[name].name for name in case.buffers if name in places and name not in self.own}
 
-    def constructed_buffers(self, case: Case) -> Mapping[str, torch.Tensor]:
+    def constants(self, case: Case) -> Mapping[str, torch.Tensor]:
         """Buffers and frozen parameters as ModelNew's constructor left them, by the reference's names."""
         return self._model(case).constants
 

@@ -17,6 +17,7 @@ from grader.grading.budget import STAGES, Drawn, Stopwatch, left_out
 from grader.grading.candidate.buffers import explain_buffers, uses_updated_buffers
 from grader.grading.candidate.candidate import Candidate, forward_step
 from grader.grading.candidate.outputs import check_buffers, check_output, differ, judge_structure, right_up_to_rounding
+from grader.grading.forward.constants import with_constants
 from grader.grading.forward.explain import explain
 from grader.grading.forward.one_forward import is_right, one_forward, outputs_of
 from grader.grading.forward.probes import FORWARDS_EACH, INFORMATION, probe_codes, run_probes
@@ -61,7 +62,9 @@ def judge_forward(
         if again.result.status is StageStatus.PASSED:
             return again
         candidate.trust_names()
-    return judged
+    if judged.result.status is StageStatus.PASSED or candidate.worker.ended or not candidate.own:
+        return judged
+    return with_constants(candidate, cases, judged, lambda: _judge(candidate, oracle, cases, probed, seconds))
 
 
 def _judge(

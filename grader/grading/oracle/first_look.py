@@ -55,10 +55,11 @@ def first_look(
     """
     names = {info.name: TensorSpec.of(info) for info in (*parameters, *buffers)}
     exports = {f"state:{MODEL}:{name}": spec for name, spec in names.items()}
-    exports |= {f"state:{MODEL64}:{info.name}": widened(names[info.name], True) for info in buffers}
+    fixed = (*buffers, *(info for info in parameters if not info.requires_grad))
+    exports |= {f"state:{MODEL64}:{info.name}": widened(names[info.name], True) for info in fixed}
     (outputs, clone_inputs, has_float64, counted), sealed = _forwards(reference, inputs, training, exports)
     state = constructed or {name: sealed[f"state:{MODEL}:{name}"] for name in names}
-    seeded = {info.name: sealed[f"state:{MODEL64}:{info.name}"].to(state[info.name].dtype) for info in buffers}
+    seeded = {info.name: sealed[f"state:{MODEL64}:{info.name}"].to(state[info.name].dtype) for info in fixed}
     tables = frozenset(
         name for name, other in seeded.items() if not zeros_or_ones(state[name]) and alike(state[name], other)
     )

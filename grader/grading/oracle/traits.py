@@ -29,8 +29,8 @@ class Traits(NamedTuple):
     scanned: int
     """Elements of the longest running sum or product; 0 if they cannot be counted."""
     tables: frozenset[str]
-    """Buffers that do not depend on the seed and are not all 0 or all 1, as statistics start: positions, masks,
-    filters. A kernel may compute them by formula, so the grader does not change them."""
+    """Buffers and frozen parameters that do not depend on the seed and are not all 0 or all 1, as statistics start:
+    positions, masks, filters. A kernel may compute them by formula, so the grader does not change them."""
     integers: Mapping[str, torch.Tensor] = {}
     """Integer, boolean and 8-bit buffers as another seed makes them, such as packed weights or a permutation; none that
     every seed makes alike, and no large ones."""
@@ -50,8 +50,8 @@ class Traits(NamedTuple):
 
     @property
     def learned(self) -> frozenset[str]:
-        """The names of parameters."""
-        return frozenset(info.name for info in self.parameters)
+        """The names of parameters, but frozen ones that every seed makes alike."""
+        return frozenset(info.name for info in self.parameters) - self.tables
 
     def in_order(self, state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """A state in which what ascends does so again, as noise may have put it out of order."""

@@ -62,7 +62,7 @@ class WorkerPair:
         """
         self._timed = timed
         self._tf32, self._candidate, self._oracle, self._case = tf32, candidate, oracle, case
-        matching = candidate.prepare(case)
+        matching = candidate.prepare(case).without(candidate.own)
         oracle.ready(case)
         ours = {name: name for name in case.wrt}
         self._sides = (
