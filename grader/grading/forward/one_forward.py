@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 import torch
@@ -51,16 +51,18 @@ def add_forward(
     tape: str,
     *,
     before: Case,
+    updated: Collection[str] | None = None,
     key: str = "a",
     training: bool | None = None,
     reuse_addresses: bool = False,
 ) -> None:
     """Add a forward without a graph, by the step of a timed call, whose outputs come back under this tape.
 
-    A submission that recognises timed calls gets the same questions in them. Only parameters that differ from those of
-    the case `before` in the job are put in place, since a version counter moves with each copy into its tensor.
+    A submission that recognises timed calls gets the same questions in them. Only parameters and buffers that differ
+    from those of the case `before` in the job, and buffers that forwards update (`updated`, or all), are put in place,
+    since a version counter moves with each copy into its tensor.
     """
-    candidate.reset(job, case, only={*changed_names(before, case), *case.buffers})
+    candidate.reset(job, case, only={*changed_names(before, case), *(case.buffers if updated is None else updated)})
     job.put_inputs(key, case.inputs, reuse_addresses=reuse_addresses)
     step = p.Queue if backend(candidate.device).timeline else p.Time
     job.step(

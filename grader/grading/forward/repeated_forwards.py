@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import cycle, product
+from itertools import product
 
 import torch
 
@@ -46,9 +46,8 @@ class Turn:
 def outputs_are_current(candidate: Candidate, oracle: Oracle, case: Case) -> Diagnosis | None:
     """Outputs change with inputs and parameters, and the inputs stay as they were.
 
-    Runs the case, with a few elements changed, at new addresses, and with another draw's values. The other draw comes
-    with its own inputs, then with the case's. On the way there and back, only some of the parameters change, and no
-    other one is touched.
+    Runs the case, with a few elements changed, at new addresses, and with another draw's values. Its parameters and
+    buffers come one after another, and no other one is touched; then it comes with its own inputs, and with the case's.
 
     Catches results, and preprocessed weights, that are cached by address, identity, version counter or by a sample of
     the contents.
@@ -75,7 +74,7 @@ def _turns(oracle: Oracle, case: Case, edited: Case, moved: Case) -> Iterator[Tu
     same_model = moved.init_inputs == case.init_inputs
     mixed = other_parameters.with_parameters_of(oracle, case, moved) if same_model else case
     few = other_parameters.with_few_elements_of(oracle, case, moved) if same_model else None
-    splits = other_parameters.halves(oracle, case, moved) if same_model else ()
+    changes = other_parameters.one_after_another(oracle, case, moved) if same_model else ()
     for mode in case.modes:
         one, other = ("a", "b") if mode == case.training else ("c", "d")
         yield Turn(one, case, False, "when a forward is repeated", mode)
@@ -83,15 +82,11 @@ def _turns(oracle: Oracle, case: Case, edited: Case, moved: Case) -> Iterator[Tu
         if few is not None:
             yield Turn(one, few, True, "after a few elements of each parameter changed in place", mode)
         yield Turn(other, case, False, "for the same values at a new address", mode)
-        if splits:
-            yield Turn(other, splits[0].case, True, f"after {names(splits[0].changed)} alone changed in place", mode)
+        for change in changes:
+            yield Turn(other, change.case, True, f"after {names(change.changed)} alone changed in place", mode)
         if same_model:
             yield Turn(other, moved, True, "after inputs and parameters changed in place", mode)
             yield Turn(other, mixed, True, "when the inputs of an earlier call come with other parameters", mode)
-        for split, end in zip(splits[1:], cycle((case, mixed)), strict=False):
-            first, rest = (split.others, split.changed) if end is case else (split.changed, split.others)
-            yield Turn(other, split.case, True, f"after {names(first)} alone changed in place", mode)
-            yield Turn(other, end, True, f"after {names(rest)} alone changed in place", mode)
 
 
 def _check(turns: Sequence[Turn], index: int, name: str, result: JobResult) -> TensorCheck:
@@ -142,6 +137,7 @@ def _run(candidate: Candidate, turns: Sequence[Turn]) -> JobResult:
             turn.case,
             f"t{index}",
             before=last,
+            updated=case.updated_buffers,
             key=turn.key,
             training=turn.training,
             reuse_addresses=turn.reuse,

@@ -1,13 +1,12 @@
-"""A case with parameters of another draw: all, a half of them, or a few elements.
+"""A case with parameters of another draw: all, one after another, or a few elements.
 
-What another draw has is what the reference takes. Together, halves of two draws may be something that it refuses.
+What another draw has is what the reference takes. Together, parts of two draws may be something that it refuses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
 
 import torch
 
@@ -22,14 +21,13 @@ from grader.grading.oracle.values import is_differentiable
 
 
 @dataclass(frozen=True)
-class Split:
-    """A case with some parameters and buffers of another draw."""
+class Change:
+    """One of several changes of parameters and buffers, from one draw's to another's."""
 
     case: Case
+    """As it is after the change."""
     changed: tuple[str, ...]
-    """Names of those that are the other draw's."""
-    others: tuple[str, ...]
-    """Names of those that are still the case's."""
+    """Names of those that it changes."""
 
 
 @remembered
@@ -39,26 +37,30 @@ def with_parameters_of(oracle: Oracle, case: Case, other: Case) -> Case:
 
 
 @remembered
-def halves(oracle: Oracle, case: Case, other: Case) -> tuple[Split, ...]:
-    """The case with half of the parameters and buffers of another draw, in up to three ways.
+def one_after_another(oracle: Oracle, case: Case, other: Case) -> tuple[Change, ...]:
+    """The case with more and more of another draw's parameters and buffers, and at the end with all.
 
-    Three ways part any two of eight tensors. A slow reference answers for one, and for none if it refuses all of the
-    other draw's together.
+    One at a time, in any order; of more than six, some of them, and then the others. A slow reference answers for one
+    before all, and for none if it refuses all of the other draw's together. A state that it refuses is passed over.
     """
-    if with_parameters_of(oracle, case, other).state is case.state:
-        return ()
+    whole = with_parameters_of(oracle, case, other)
     names = [name for name, value in case.state.items() if not torch.equal(value, other.state[name])]
+    if whole.state is case.state or not names:
+        return ()
     together = [name for name in names if not is_differentiable(case.state[name])]  # as the starts of rows and columns
     units = [[name] for name in names if name not in together] + ([together] if together else [])
     chance.draw.shuffle(units)
-    found = []
-    most = 1 if oracle.is_slow(case) else min(3, max(1, CHECK_BYTES // max(case.nbytes, 1)))
-    for bit in range(min((len(units) - 1).bit_length(), most) if units else 0):
-        parted = [tuple(chain(*(of for at, of in enumerate(units) if at >> bit & 1 == half))) for half in (0, 1)]
-        mixed = _with(oracle, case, {**case.state, **{name: other.state[name] for name in parted[0]}})
+    before_all = 1 if oracle.is_slow(case) else min(5, max(1, CHECK_BYTES // max(case.nbytes, 1)))
+    found, state, waiting = [], dict(case.state), list[str]()
+    for unit in units[: min(before_all, len(units) - 1)]:
+        waiting += unit
+        mixed = _with(oracle, case, state | {name: other.state[name] for name in waiting})
         if mixed is not None:
-            found.append(Split(mixed, *parted))
-    return tuple(found)
+            found.append(Change(mixed, tuple(waiting)))
+            state |= {name: other.state[name] for name in waiting}
+            waiting = []
+    rest = tuple(name for name in names if state[name] is not other.state[name])
+    return (*found, Change(whole, rest))
 
 
 @remembered

@@ -164,7 +164,8 @@ def _box(subject: Subject) -> Iterator[Region]:
 def _box_remedy(kept: Sequence[torch.Tensor]) -> str:
     """A short end points to a loop's bounds, a half to what is made of it alone, as by a gate.
 
-    A start that alone is right points to what has no effect there.
+    So do parts of a joined tensor, as of queries, keys and values. A start that alone is right points to what has no
+    effect there.
     """
     chosen = [of for of in kept if not bool(of.all())]
     if any(
@@ -172,11 +173,22 @@ def _box_remedy(kept: Sequence[torch.Tensor]) -> str:
         for of in chosen
     ):
         return "check what is computed from that half alone"
+    for parts, among in ((3, "queries, keys and values"), (4, "the gates of a cell")):
+        if len(chosen) == 1 and _is_of_parts(chosen[0], parts):
+            return f"check what is computed from those of {parts} equal parts alone, as of {among}"
     if any(not bool(of[0]) and 2 * int(of.sum()) <= len(of) and bool(of[-int(of.sum()) :].all()) for of in chosen):
         return "check the loop bounds there"
     if len(chosen) == 1 and bool(chosen[0][1:].all()):
         return "look for a term that has no effect at index 0, such as what comes from earlier indices"
     return "check how those indices are handled"
+
+
+def _is_of_parts(chosen: torch.Tensor, parts: int) -> bool:
+    """Whether they are whole ones of so many equal parts, of four indices at least."""
+    if len(chosen) % parts or len(chosen) < 4 * parts:
+        return False
+    within = chosen.view(parts, -1)
+    return bool((within.all(1) == within.any(1)).all())
 
 
 def _outside_box(subject: Subject) -> Iterator[Region]:
