@@ -1,12 +1,11 @@
 """Some of the parameters change and others do not: what the reference refuses is not asked."""
 
-import itertools
 from dataclasses import replace
 
 import pytest
 import torch
 
-from grader.grading.oracle.other_parameters import halves, with_few_elements_of
+from grader.grading.oracle.other_parameters import one_after_another, with_few_elements_of
 from grader.grading.resources import Resources
 from grader.verdict.models import Device
 from tests import samples
@@ -45,17 +44,39 @@ def cases_of(resources, source):
 
 
 @pytest.mark.parametrize(("source", "count"), [(FIVE, 5), (TIED, 4)], ids=["apart", "tied"])
-def test_any_two_parameters_are_parted_by_some_half(resources, source, count):
+def test_each_parameter_changes_alone_and_in_the_end_all_have(resources, source, count):
     oracle, case, other = cases_of(resources, source)
-    splits = halves(oracle, case, other)
-    names = {*splits[0].changed, *splits[0].others}
-    assert len(names) == count
+    changes = one_after_another(oracle, case, other)
+    names = [name for change in changes for name in change.changed]
+    assert (len(changes), len(names), len(set(names))) == (count, count, count)
     assert "table" not in names
-    for one, another in itertools.combinations(names, 2):
-        assert any((one in split.changed) != (another in split.changed) for split in splits)
-    for split in splits:
-        assert all(split.case.state[name] is case.state[name] for name in split.others)
-        assert all(split.case.state[name] is other.state[name] for name in split.changed)
+    for at, change in enumerate(changes):
+        for name, value in change.case.state.items():
+            assert torch.equal(value, (other if name in names[: at + 1] else case).state[name])
+        expected = change.case.inputs[0] * sum(of for name, of in change.case.state.items() if name != "table")
+        if source is FIVE:
+            right = (expected + case.state["table"]).double()
+            assert torch.allclose(change.case.outputs["output"].reference64.double(), right, atol=1e-5)
+
+
+def test_of_many_parameters_some_change_alone_and_then_the_others(resources):
+    oracle, case, other = cases_of(resources, FIVE.replace("range(5)", "range(20)"))
+    changes = one_after_another(oracle, case, other)
+    assert [len(change.changed) for change in changes] == [1, 1, 1, 1, 1, 15]
+
+
+def test_what_the_reference_refuses_comes_with_the_next_change(resources):
+    refusing = FIVE.replace(
+        "        return", "        assert self.weights[1][0] != 2 or self.weights[0][0] == 3, 'refused'\n        return"
+    )
+    oracle, case, other = cases_of(resources, refusing)
+    for name, value in (("weights.0", 3.0), ("weights.1", 2.0)):
+        other = replace(other, state={**other.state, name: torch.full_like(other.state[name], value)})
+    for seed in range(8):  # in any order
+        changes = one_after_another(oracle, replace(case, seed=seed), other)
+        steps = [name for change in changes for name in sorted(change.changed)]
+        assert sorted(steps) == [f"weights.{i}" for i in range(5)]
+        assert steps.index("weights.0") < steps.index("weights.1")
 
 
 def test_a_few_elements_of_each_parameter_change(resources):
@@ -69,7 +90,7 @@ def test_a_few_elements_of_each_parameter_change(resources):
 
 def test_nothing_is_asked_where_there_is_one_draw(resources):
     oracle, case, _ = cases_of(resources, FIVE)
-    assert halves(oracle, case, case) == ()
+    assert one_after_another(oracle, case, case) == ()
     assert with_few_elements_of(oracle, case, case) is None
 
 
@@ -78,4 +99,4 @@ def test_what_is_not_finite_or_refused_is_left_out(resources):
     first = next(name for name in case.state if name != "table")
     for value in (torch.nan, torch.inf):
         broken = replace(other, state={**other.state, first: torch.full_like(other.state[first], value)}, seed=1)
-        assert halves(oracle, case, broken) == ()
+        assert one_after_another(oracle, case, broken) == ()
