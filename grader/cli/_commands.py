@@ -47,7 +47,8 @@ class LazyGroup(TyperGroup):
             raise
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        start_ahead(args)
+        if not ctx.resilient_parsing:  # as while a shell completes a word
+            start_ahead(args)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

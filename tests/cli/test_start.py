@@ -5,7 +5,9 @@ import sys
 
 import pytest
 
+from grader.cli._ahead import start_ahead
 from grader.cli._commands import COMMANDS, _Commands
+from grader.executor import worker_template
 from tests.cli.conftest import ROOT
 from tests.samples import PROBLEM_SOURCE
 
@@ -56,6 +58,26 @@ def test_known_problems_are_listed_without_torch_and_without_the_database(tmp_pa
     assert not imported(*arguments, **environment) & {"torch", "sqlmodel", "sqlalchemy", "alembic"}
     (tmp_path / "scale.py").write_text(PROBLEM_SOURCE + "\n")
     assert "torch" in imported(*arguments, **environment)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "devices"),
+    [
+        (["grade", "kernel.py"], ["auto"]),
+        (["grade", "kernel.py", "--device", "cpu", "--quick"], ["cpu"]),
+        (["profile", "--device=cuda", "kernel.py"], ["cuda"]),
+        (["grade", "--help"], []),
+        (["grade", "kernel.py", "--gpus", "all"], []),
+        (["grade", "kernel.py", "--sandbox=weak"], []),
+        (["leaderboard"], []),
+        ([], []),
+    ],
+)
+def test_workers_start_before_a_command_that_grades_in_this_process(monkeypatch, arguments, devices):
+    started = []
+    monkeypatch.setattr(worker_template, "start_ahead", lambda sandbox, device: started.append(device))
+    start_ahead(arguments)
+    assert started == devices
 
 
 @pytest.mark.parametrize(("typed", "offered"), [("grader lea", "leaderboard"), ("grader problems --f", "--format")])
