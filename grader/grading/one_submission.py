@@ -180,7 +180,7 @@ class Grading:
     def time(self) -> bool:
         """Time candidate and reference; whether every timed result is right."""
         with self.record.stage("timing"):
-            self.resources.align(self.oracle, self.candidate, self.todo.timed, self.todo.rounds)
+            apart = self.resources.align(self.oracle, self.candidate, self.todo.timed, self.todo.rounds)
             judged = judge_timing(
                 self.candidate,
                 self.oracle,
@@ -189,6 +189,7 @@ class Grading:
                 training=self.record.status is Status.CORRECT,
                 tf32=not self.options.strict_fp32,
                 others=self.todo.other_sizes,
+                pace_apart=apart,
                 quiet=lambda: self.resources.launcher.quiet(self.request.device),
             )
             self.record.timing, self.record.timed = judged.result, self.todo.timed

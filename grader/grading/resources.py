@@ -137,8 +137,10 @@ class Resources:
         if oracle is not None:
             oracle.close()
 
-    def align(self, oracle: Oracle, candidate: Candidate, case: Case, plan: Plan) -> None:
+    def align(self, oracle: Oracle, candidate: Candidate, case: Case, plan: Plan) -> float:
         """Move the reference to a process with the candidate's launch pace, or to the one closest to it.
+
+        Returns the relative difference of the paces that is left; 0 where it does not show.
 
         The paces are equal if they differ by at most `plan.pace_tolerance`. Processes are started for `plan.seconds`:
         each takes half a second, and on an H200 one in three has the pace. Only where launches show in the times.
@@ -146,7 +148,7 @@ class Resources:
         """
         wanted = candidate.worker.pace
         if wanted is None or not case.values_comparable or not launches_show(oracle, case, plan.short_ms):
-            return
+            return 0.0
 
         def apart(worker: WorkerClient) -> float:
             return _apart(worker.pace, wanted)
@@ -159,6 +161,7 @@ class Resources:
                 started[-1].wait_ready()
                 nearest = min(nearest, started[-1], key=apart)
             oracle.move_to(nearest)
+            return apart(nearest)
         finally:
             for worker in started:
                 if worker not in oracle.workers:

@@ -23,6 +23,7 @@ from grader.executor.shared_memory import Layout, Region
 from grader.executor.worker_process import Killer, waited_ms
 from grader.grading.resources import Resources
 from grader.grading.timing.clocks import Samples, Time, timing_of
+from grader.grading.timing.statistics import Bias
 from grader.protocol import Drop, Import
 from grader.verdict.models import Device, Status
 
@@ -131,7 +132,7 @@ def test_the_hosts_work_behind_launches_accuses_nobody(reference, candidate, sha
         (Time(13.5, 13.5 + theirs), Time(13.5 * share, 13.5 + own))
         for theirs, own in zip(reference, candidate, strict=True)
     ]
-    made = Samples(Device.CUDA, [tuple(pairs[:2]), tuple(pairs[2:])], launches=True)
+    made = Samples(Device.CUDA, [tuple(pairs[:2]), tuple(pairs[2:])], Bias(launches=True))
     timing, accused = timing_of(made)
     assert (timing.clock, accused) == ("referee", disputed)
 

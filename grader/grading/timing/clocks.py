@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from grader.grading.timing.statistics import Round, Verdict, speedup, verdict_of
+from grader.grading.timing.statistics import UNBIASED, Bias, Round, Verdict, speedup, verdict_of
 from grader.machine.backends import backend
 from grader.verdict.models import Device
 from grader.verdict.stages import PhaseTiming
@@ -68,8 +68,7 @@ class Samples:
 
     device: Device
     rounds: list[Pairs] = field(default_factory=list)
-    launches: bool = False
-    """The times contain those of launches."""
+    bias: Bias = UNBIASED
 
     @property
     def count(self) -> int:
@@ -110,7 +109,7 @@ class Samples:
         On a CPU, honest overheads differ by up to a third: an output that is not contiguous takes longer to copy out.
         With launches, the host's work behind a call is overhead too: 0.5 to 5 ms in equal calls of 14 ms on an H200.
         """
-        if self.launches:
+        if self.bias.launches:
             honest = NOISE_SHARE * self.typical()
         else:
             honest = self.overhead() / 2 if self.device is Device.CPU else 0.0
@@ -140,7 +139,7 @@ class Samples:
             return replace(time, interval=time.interval - time.waited)
 
         pairs = [tuple((running(r), running(c)) for r, c in of_round) for of_round in self.rounds]
-        return Samples(self.device, pairs, self.launches)
+        return replace(self, rounds=pairs)
 
     def steady(self) -> float:
         """The difference that may be between two processes' overheads."""
@@ -192,7 +191,7 @@ def timing_of(samples: Samples) -> tuple[PhaseTiming, bool]:
 
 
 def _verdict(samples: Samples, low: float, high: float, reference_ms: float) -> Verdict:
-    return verdict_of(low, high, samples.count / 2, samples.device, reference_ms, launches=samples.launches)
+    return verdict_of(low, high, samples.count / 2, samples.device, reference_ms, samples.bias)
 
 
 def _phase(rounds: Sequence[Round], clock: Literal["worker", "referee"], samples: Samples) -> PhaseTiming:

@@ -37,11 +37,13 @@ def judge_timing(
     training: bool = True,
     tf32: bool = True,
     others: Sequence[Case] = (),
+    pace_apart: float = 0.0,
     quiet: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Judged[TimingResult]:
     """Time one case: the forward alone without `training`; with `tf32` as PyTorch ships. Raises Stopped.
 
     `others` are cases of other sizes: where the flags matter, each has a call under them that does not count.
+    `pace_apart` is the difference of the processes' paces that shows (`Resources.align`).
     `quiet` keeps other processes from disturbing what counts. The warm-up does not count and runs before it.
     """
     if not case.values_comparable:
@@ -55,7 +57,8 @@ def judge_timing(
 
     def timed(*, in_turn: bool) -> tuple[Rounds, dict[str, tuple[PhaseTiming, bool]], ClockWatch]:
         with WorkerPair(candidate, oracle, case, tf32=tf32, few_bits=few_bits, in_turn=in_turn) as pair:
-            rounds = Rounds(pair, phases, oracle.device, _known_calls(oracle, case, phases, tf32=tf32), plan)
+            known = _known_calls(oracle, case, phases, tf32=tf32)
+            rounds = Rounds(pair, phases, oracle.device, known, plan, pace_apart)
             with quiet():
                 return rounds, *_figures(rounds)
 

@@ -13,7 +13,7 @@ from grader.grading.timing.calls import FIGURES, PARTS, NotQueued, Part, Phase
 from grader.grading.timing.clocks import Samples, Time
 from grader.grading.timing.device_clocks import ClockWatch
 from grader.grading.timing.pair import WorkerPair, WrongCall
-from grader.grading.timing.statistics import FEWEST_ROUNDS, FIRST_CALL_FACTOR, HOPELESS
+from grader.grading.timing.statistics import FEWEST_ROUNDS, FIRST_CALL_FACTOR, HOPELESS, Bias
 from grader.grading.timing.stopping import Plan, are_enough, are_precise, count_of
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Diagnosis
@@ -48,10 +48,16 @@ class Rounds:
     """
 
     def __init__(
-        self, pair: WorkerPair, phases: Sequence[Phase], device: Device, known_calls: dict[Phase, int], plan: Plan
+        self,
+        pair: WorkerPair,
+        phases: Sequence[Phase],
+        device: Device,
+        known_calls: dict[Phase, int],
+        plan: Plan,
+        pace_apart: float = 0.0,
     ) -> None:
         """`known_calls`: calls in one sample by phase, as learned from earlier candidates; filled in here."""
-        self.device, self.plan = device, plan
+        self.device, self.plan, self._pace_apart = device, plan, pace_apart
         self._pair = pair
         self._groups = (tuple(phases),) if pair.together else tuple((phase,) for phase in phases)
         """Phases that one sample times together."""
@@ -112,6 +118,11 @@ class Rounds:
     def launches(self) -> bool:
         """Whether times contain those of launches, because calls cannot be queued."""
         return self._pair.start != "queued"
+
+    @property
+    def bias(self) -> Bias:
+        """What may set the two processes apart."""
+        return Bias(self.launches, self._pace_apart)
 
     def diagnoses(self) -> tuple[Diagnosis, ...]:
         """A note if launches were timed."""
@@ -197,7 +208,7 @@ def _with_next_round(samples: Mapping[str, Samples], rounds: Rounds, watch: Cloc
         longer = {}
         for name in times:
             earlier = samples[name].rounds if samples else []
-            longer[name] = Samples(rounds.device, [*earlier, tuple(pair[name] for pair in pairs)], rounds.launches)
+            longer[name] = Samples(rounds.device, [*earlier, tuple(pair[name] for pair in pairs)], rounds.bias)
         if count_of(longer) >= rounds.plan.min_rounds and are_precise(longer):
             break
     return longer

@@ -92,16 +92,33 @@ def students_t(degrees: int) -> float:
     return few.get(degrees) or z + sum(g / degrees**n for n, g in enumerate(orders, 1))
 
 
+class Bias(NamedTuple):
+    """What may set two processes of equal programs apart in all samples."""
+
+    launches: bool = False
+    """The times contain those of launches."""
+    pace_apart: float = 0.0
+    """Relative difference of the paces at which the GPU takes up their work, where a call is many short kernels."""
+
+
+UNBIASED = Bias()
+
+
 def verdict_of(
-    low: float, high: float, rounds: float, device: Device, reference_ms: float, *, launches: bool = False
+    low: float,
+    high: float,
+    rounds: float,
+    device: Device,
+    reference_ms: float,
+    bias: Bias = UNBIASED,
 ) -> Verdict:
     """The verdict of an interval over so many rounds, for a reference that takes `reference_ms` a call.
 
-    `launches`: whether the times contain those of launches.
+    Beyond the margin, a difference counts by as much as no two processes of equal programs may differ by.
     """
     resolution = backend(device).timing.resolution
     margin = resolution.margin_at(reference_ms)
-    spread = resolution.launch_spread if launches else resolution.process_spread
+    spread = (resolution.launch_spread if bias.launches else resolution.process_spread) + bias.pace_apart
     if rounds < PLACED_ROUNDS:
         spread = max(spread, resolution.placement_spread)
     different = margin + (spread if rounds < MANY_ROUNDS else 0.0)
@@ -127,10 +144,10 @@ def disturbed(low: float, high: float) -> bool:
 
 
 def may_be_placement(
-    low: float, high: float, rounds: float, device: Device, reference_ms: float, *, launches: bool = False
+    low: float, high: float, rounds: float, device: Device, reference_ms: float, bias: Bias = UNBIASED
 ) -> bool:
     """Whether this interval would be called a difference after PLACED_ROUNDS, and is not yet."""
-    now, then = (verdict_of(low, high, of, device, reference_ms, launches=launches) for of in (rounds, PLACED_ROUNDS))
+    now, then = (verdict_of(low, high, of, device, reference_ms, bias) for of in (rounds, PLACED_ROUNDS))
     return rounds < PLACED_ROUNDS and now != then and then in ("faster", "slower")
 
 

@@ -86,4 +86,4 @@ def _may_be_placement(samples: Samples) -> bool:
     rounds = samples.reported()
     found, reference_ms = speedup(rounds), statistics.median(ms for r in rounds for ms in r.reference_ms)
     how = samples.count / 2, samples.device, reference_ms
-    return may_be_placement(found.ci_low, found.ci_high, *how, launches=samples.launches)
+    return may_be_placement(found.ci_low, found.ci_high, *how, samples.bias)

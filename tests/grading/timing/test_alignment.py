@@ -73,7 +73,9 @@ def align(monkeypatch, *, held, fresh, wanted=0.00170, shows=True, pace_toleranc
     oracle.move_to = move_to
     resources = SimpleNamespace(launcher=SimpleNamespace(take=take))
     candidate, case = SimpleNamespace(worker=Worker(wanted)), SimpleNamespace(values_comparable=comparable)
-    Resources.align(resources, oracle, candidate, case, replace(QUICK, pace_tolerance=pace_tolerance))
+    left = Resources.align(resources, oracle, candidate, case, replace(QUICK, pace_tolerance=pace_tolerance))
+    found = [(of.pace.launch_ms / wanted - 1, of.pace.call_ms / 0.015 - 1) for of in moved_to]
+    assert left == max((abs(apart) for apart in (found or [(0.0,)])[0]), default=0.0)
     assert [worker for worker in started if not worker.closed] == [worker for worker in moved_to if worker in started]
     assert not any(worker.closed for worker in held)
     return [(worker.pace.launch_ms, worker.pace.call_ms) for worker in moved_to], len(started)

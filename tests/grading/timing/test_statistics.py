@@ -7,7 +7,7 @@ import statistics
 import pytest
 
 from benchmarks.timing_rule import Processes, one_pair, share_slower
-from grader.grading.timing.statistics import HOPELESS, Round, speedup, students_t, verdict_of
+from grader.grading.timing.statistics import HOPELESS, Bias, Round, speedup, students_t, verdict_of
 from grader.grading.timing.stopping import QUICK
 from grader.verdict.models import Device
 
@@ -113,7 +113,14 @@ def test_after_few_rounds_a_difference_is_more_than_two_processes_differ_by(low,
     ],
 )
 def test_with_launches_a_difference_is_more_than_two_hosts_differ_by(low, high, rounds, verdict):
-    assert verdict_of(low, high, rounds, Device.CUDA, 12.0, launches=True) == verdict
+    assert verdict_of(low, high, rounds, Device.CUDA, 12.0, Bias(launches=True)) == verdict
+
+
+def test_of_short_kernels_a_difference_is_more_than_the_paces_of_two_processes_differ_by():
+    low, high = 1.0417, 1.0457  # a vision transformer against itself, a hundred kernels in 0.6 ms
+    assert verdict_of(low, high, 5, Device.CUDA, 1.0) == "faster"
+    assert verdict_of(low, high, 5, Device.CUDA, 1.0, Bias(pace_apart=0.03)) == "inconclusive"
+    assert verdict_of(low + 0.03, high + 0.03, 5, Device.CUDA, 1.0, Bias(pace_apart=0.03)) == "faster"
 
 
 @pytest.mark.parametrize("noise", [0.001, 0.005])
