@@ -121,7 +121,7 @@ class Rounds:
 
     @property
     def bias(self) -> Bias:
-        """What may set the two processes apart."""
+        """The causes that may set the two processes apart."""
         return Bias(self.launches, self._pace_apart)
 
     def diagnoses(self) -> tuple[Diagnosis, ...]:

@@ -93,7 +93,7 @@ def students_t(degrees: int) -> float:
 
 
 class Bias(NamedTuple):
-    """What may set two processes of equal programs apart in all samples."""
+    """Causes that may set two processes of equal programs apart in all samples."""
 
     launches: bool = False
     """The times contain those of launches."""
