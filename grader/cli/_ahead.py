@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import pairwise
 
 from grader.errors import GraderError
 
@@ -14,7 +15,6 @@ GRADES = ("grade", "profile")
 """Commands that start workers in any case."""
 OTHERWISE = ("--help", "--sandbox", "--device-index", "--gpus", "--workers", "--ray")
 """Options with which there is no such process, or another one: it is started where they are read."""
-DEVICE = "--device"
 
 
 def start_ahead(arguments: Sequence[str]) -> None:
@@ -22,14 +22,12 @@ def start_ahead(arguments: Sequence[str]) -> None:
 
     It ends with this process. What is wrong with an argument or the machine is reported later, when it is needed.
     """
-    options = {argument.partition("=")[0] for argument in arguments}
-    if not arguments or arguments[0] not in GRADES or options & set(OTHERWISE):
+    words = [word for argument in arguments for word in argument.split("=", 1)]
+    if not words or words[0] not in GRADES or set(words) & set(OTHERWISE):
         return
     from grader.executor import worker_template
     from grader.sandbox import choose
 
-    given = [*arguments, ""]
-    device = next((given[at + 1] for at, argument in enumerate(arguments) if argument == DEVICE), "auto")
-    device = next((of.partition("=")[2] for of in arguments if of.startswith(f"{DEVICE}=")), device)
+    device = next((following for word, following in pairwise(words) if word == "--device"), "auto")
     with suppress(GraderError):
         worker_template.start_ahead(choose("auto"), device)

@@ -27,7 +27,7 @@ from grader.sandbox import Sandbox, Zygote, gpu_devices
 
 MODULE = "grader.worker.main"
 """The module that a worker runs; its `main` takes the socket's descriptor, a niceness and a GPU architecture."""
-KERNEL_LANGUAGES = "grader.worker.compile.kernel_languages"
+TRITON = "grader.worker.compile.load_triton"
 """What the copies on a GPU get when there is time: a first kernel would wait for it."""
 DEFAULT_ARCHITECTURE = "9.0"
 """The architecture that CUDA extensions are compiled for if there is no GPU: Hopper's."""
@@ -82,7 +82,7 @@ class WorkerTemplate:
                 zygote.close()
                 zygote = None
             if zygote is None:
-                later = KERNEL_LANGUAGES if gpu else ""
+                later = TRITON if gpu else ""
                 zygote = self._zygotes[gpu] = Zygote(MODULE, self.environment, gpu=gpu, later=later)
             return zygote
 

@@ -16,7 +16,7 @@ from grader.executor import JobBuilder, JobResult, TensorSpec, WorkerClient, Wor
 from grader.grading import chance
 from grader.grading.build import construction_failed
 from grader.grading.candidate.parameter_matching import Matching, match
-from grader.grading.candidate.placement import Constructor, as_constructed, values_alike
+from grader.grading.candidate.placement import Constructor, values_alike
 from grader.grading.compare.blocks import is_large
 from grader.grading.oracle.case import Case, is_input
 from grader.grading.oracle.evaluation import MODEL
@@ -40,8 +40,6 @@ class Made:
     """Names of its buffers."""
     frozen: frozenset[str]
     """Names of its parameters that require no gradient."""
-    constants: Mapping[str, torch.Tensor]
-    """Buffers and frozen parameters by the reference's names, as its constructor left them, but large ones."""
 
 
 class Candidate:
@@ -127,10 +125,6 @@ class Candidate:
         """Reference names to candidate names, for every buffer that the candidate has."""
         places = self.matching(case).places
         return {name: places[name].name for name in case.buffers if name in places and name not in self.own}
-
-    def constants(self, case: Case) -> Mapping[str, torch.Tensor]:
-        """Buffers and frozen parameters as ModelNew's constructor left them, by the reference's names."""
-        return self._model(case).constants
 
     def shape(self, case: Case, name: str) -> tuple[int, ...]:
         """The shape in which the candidate keeps an operand or buffer."""
@@ -248,10 +242,7 @@ class Candidate:
             matching = match(reference, tensors, values, doubted=self._names_doubted)
         buffers = frozenset(info.name for info in constructed.buffers)
         frozen = frozenset(info.name for info in constructed.parameters if info.requires_grad is False)
-        small = {ours: of for ours, of in matching.places.items() if not is_large(case.state[ours])}
-        held = {ours: of for ours, of in small.items() if of.name in buffers | frozen}
-        constants = as_constructed(self, key, held, case.state)
-        return Made(key, case.init_inputs, matching.without(self._left_out), buffers, frozen, constants)
+        return Made(key, case.init_inputs, matching.without(self._left_out), buffers, frozen)
 
     def _do(self, steps: Sequence[p.Step], doing: str) -> p.Evidence:
         """A job without tensors. Raises Stopped when the worker is lost."""

@@ -213,22 +213,6 @@ class Runner(Protocol):
         ...
 
 
-def as_constructed(
-    runner: Runner, key: str, places: Mapping[str, Placement], state: Tensors
-) -> dict[str, torch.Tensor]:
-    """The values of tensors of the model under `key`, before any is put in place.
-
-    By the reference's names and in its shapes; `state` has their dtypes. Raises Stopped when the worker is lost.
-    """
-    if not places:
-        return {}
-    job = JobBuilder(runner.worker, runner.device)
-    job.export({f"state:{key}:{of.name}": TensorSpec(of.shape, state[ours].dtype) for ours, of in places.items()})
-    sealed = runner.attempt(job, "load", "reading buffers as constructed").sealed
-    found = {ours: sealed.get(f"state:{key}:{of.name}") for ours, of in places.items()}
-    return {ours: places[ours].take(value) for ours, value in found.items() if value is not None}
-
-
 def values_alike(
     runner: Runner,
     key: str,

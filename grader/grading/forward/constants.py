@@ -7,16 +7,19 @@ whether it is right. If they are wrong, the reference's values are put in place 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 import torch
 
-from grader.grading.candidate.candidate import Candidate
+from grader.executor import TensorSpec
+from grader.grading.candidate.candidate import Candidate, exports
+from grader.grading.compare.blocks import is_large
 from grader.grading.compare.expected import EPSILON
 from grader.grading.compare.scaling import REDUCED_PRECISION, ROUNDING_RESIDUAL
 from grader.grading.oracle.case import Case
+from grader.grading.oracle.evaluation import MODEL
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.values import as_real
 from grader.grading.outcome import Judged, diagnose
@@ -39,21 +42,34 @@ def with_constants(
 
     Where one of these is wrong by more than the rounding of another formula, that is the fault. Raises Stopped.
     """
+    failed = next((case for case in cases if case.name == judged.result.variants[-1].variant), cases[0])
+    constructed = _constructed(candidate, failed)
     own, candidate.own = candidate.own, frozenset()
     again = judge()
     right = again.result.status is StageStatus.PASSED
-    failed = next((case for case in cases if case.name == judged.result.variants[-1].variant), cases[0])
-    wrong = _wrong(candidate, failed, own) if right else None
+    wrong = _wrong(failed, constructed) if right else None
     if right and wrong is None:
         return again
     candidate.own = own
     return judged if wrong is None else replace(judged, diagnoses=(wrong,))
 
 
-def _wrong(candidate: Candidate, case: Case, names: frozenset[str]) -> Diagnosis | None:
-    """A diagnosis if the constructor of ModelNew gives one of these other values than the reference's."""
-    for name, own in candidate.constants(case).items():
-        difference = _difference(own, case.state[name]) if name in names else ""
+def _constructed(candidate: Candidate, case: Case) -> dict[str, torch.Tensor]:
+    """The constants of ModelNew's own, which nothing was put in place of, by the reference's names; no large ones."""
+    matched = candidate.matching(case).places
+    places = {name: matched[name] for name in candidate.own & matched.keys() if not is_large(case.state[name])}
+    job = candidate.script(case)
+    specs = {place.name: TensorSpec(place.shape, case.state[name].dtype) for name, place in places.items()}
+    job.export(exports("state", MODEL, specs))
+    sealed = candidate.attempt(job, "forward", "reading buffers as constructed").sealed
+    found = {name: sealed.get(f"state:{MODEL}:{place.name}") for name, place in places.items()}
+    return {name: places[name].take(value) for name, value in found.items() if value is not None}
+
+
+def _wrong(case: Case, constructed: Mapping[str, torch.Tensor]) -> Diagnosis | None:
+    """A diagnosis if the constructor of ModelNew gives a constant other values than the reference's."""
+    for name, own in constructed.items():
+        difference = _difference(own, case.state[name])
         if difference:
             return diagnose(
                 "buffer_constructed_wrong",

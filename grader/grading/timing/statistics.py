@@ -114,7 +114,7 @@ def verdict_of(
 ) -> Verdict:
     """The verdict of an interval over so many rounds, for a reference that takes `reference_ms` a call.
 
-    Beyond the margin, a difference counts by as much as no two processes of equal programs may differ by.
+    A difference counts where it exceeds the margin and what may set two processes of equal programs apart.
     """
     resolution = backend(device).timing.resolution
     margin = resolution.margin_at(reference_ms)
