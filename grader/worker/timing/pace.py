@@ -16,7 +16,6 @@ import torch
 from grader.protocol import Warm, Warmed
 from grader.worker.autograd import engine
 from grader.worker.checks.flops import flop_formulas
-from grader.worker.memory import give_back_memory
 from grader.worker.registry import handles
 from grader.worker.session import Session
 from grader.worker.timing.clock import on_device
@@ -41,7 +40,7 @@ def warm_up(session: Session, step: Warm) -> Warmed:
     if step.counts:
         flop_formulas()
     warmed = _measure()
-    give_back_memory(torch.device("cuda"), 0, host=False)
+    torch.cuda.empty_cache()
     return warmed
 
 
