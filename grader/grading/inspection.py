@@ -20,7 +20,8 @@ from grader.grading.candidate.vjp import export_gradients, product
 from grader.grading.compare import tolerance
 from grader.grading.oracle import capabilities
 from grader.grading.oracle.case import Case, export_outputs, is_input
-from grader.grading.oracle.oracle import Oracle, remembered
+from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.remembered import remembered
 from grader.grading.outcome import MAX_LISTED, Stopped, diagnose
 from grader.machine.backends import backend
 from grader.verdict.labels import Seen

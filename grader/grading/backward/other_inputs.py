@@ -36,7 +36,7 @@ from grader.grading.oracle.input_changes import (
     SMALLER,
     over_pairs,
 )
-from grader.grading.oracle.oracle import Oracle, remembered
+from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.other_inputs import (
     EPSILON_SHOWS,
     LARGE_PARAMETERS,
@@ -50,6 +50,7 @@ from grader.grading.oracle.other_inputs import (
     other_inputs,
     room,
 )
+from grader.grading.oracle.remembered import derived
 from grader.grading.oracle.values import is_float
 from grader.grading.outcome import Stopped, diagnose, first_line
 from grader.verdict.models import Diagnosis
@@ -94,7 +95,7 @@ def judge_other_gradients(
     return diagnosis if diagnosis and reference_passes(candidate, oracle, key, judge, ("error", "warning")) else None
 
 
-@remembered
+@derived
 def _made(oracle: Oracle, case: Case) -> list[OtherInputs]:
     """The case with other inputs and their gradients, where the reference has any."""
     others, found, *_ = _with_gradients(oracle, case)
@@ -129,7 +130,7 @@ class _Found(NamedTuple):
     """Changes for which half the seconds of an experiment were too short."""
 
 
-@remembered
+@derived
 def _with_gradients(oracle: Oracle, case: Case) -> _Found:
     """Those of as many cases as there is room and time for: first what measures how a gradient grows, then any."""
     usable = [other for other in other_inputs(oracle, case).cases if other.change not in WITHOUT_GRADIENTS]

@@ -102,6 +102,7 @@ def attempt_each(candidate: Candidate, questions: Sequence[Question], doing: str
             yield Answer(result if raised else before_failure, str(turn))
             if raised:
                 return
+        del result, before_failure  # of a large case, gigabytes that the next job may need
 
 
 def _sharing_jobs(questions: Sequence[tuple[int, Question]]) -> Iterator[list[tuple[int, Question]]]:

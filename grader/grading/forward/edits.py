@@ -23,8 +23,9 @@ from grader.grading.compare.expected import Expected
 from grader.grading.oracle import variations
 from grader.grading.oracle.case import Case, input_index, is_input, nbytes_of, smallest
 from grader.grading.oracle.input_structure import Structure
-from grader.grading.oracle.oracle import Oracle, remembered
+from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.other_inputs import answers_well
+from grader.grading.oracle.remembered import derived
 from grader.grading.oracle.values import is_float, values_of
 
 BLOCKS = 8
@@ -48,7 +49,7 @@ class Edit:
     """The operands whose last elements alone changed, and their new values."""
 
 
-@remembered
+@derived
 def edits(oracle: Oracle, case: Case) -> tuple[Edit, ...]:
     """Edits to values far from an input's own, or to its usual ones where the reference refuses those."""
     floats = _float_outputs(case)

@@ -25,8 +25,9 @@ from grader.grading.forward.probes import probe
 from grader.grading.oracle import variations
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL, Pass
-from grader.grading.oracle.oracle import Oracle, remembered
+from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.other_inputs import room
+from grader.grading.oracle.remembered import derived
 from grader.grading.oracle.trackers import Trackers
 from grader.grading.oracle.values import OTHER_DRAWS, is_float
 from grader.grading.outcome import diagnose, first_line
@@ -95,7 +96,7 @@ class _Chain(NamedTuple):
     """The first forward has the constructor's buffers."""
 
 
-@remembered
+@derived
 def _chains(oracle: Oracle, case: Case) -> list[_Chain]:
     """Forwards in two orders, and the first ones of a new model; none if the reference takes no more forwards.
 
@@ -152,7 +153,7 @@ def _as_long(case: Case, found: Mapping[str, Expected]) -> dict[str, Expected]:
     return {name: replace(found[name], reduction_length=of.reduction_length) for name, of in case.buffers.items()}
 
 
-@remembered
+@derived
 def _zeroed(oracle: Oracle, case: Case) -> Case:
     """The case with zeros in the floating-point buffers that its forward updates, and the buffers after it.
 

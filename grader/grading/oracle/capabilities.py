@@ -14,7 +14,8 @@ from grader.grading.compare import tolerance
 from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.evaluation import MODEL, Pass
 from grader.grading.oracle.first_look import outputs_alike
-from grader.grading.oracle.oracle import Oracle, remembered
+from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.remembered import remembered
 
 
 @remembered

@@ -16,8 +16,9 @@ from grader.grading.compare.nonsmooth import PERTURBATION_ULPS
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.comparability import is_noise
 from grader.grading.oracle.evaluation import Pass
-from grader.grading.oracle.oracle import Oracle, remembered
+from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.perturbed_runs import PERTURBED_RUNS, perturbed_runs
+from grader.grading.oracle.remembered import derived
 from grader.grading.oracle.variations import compared
 
 
@@ -39,7 +40,7 @@ def through_each_output(oracle: Oracle, case: Case) -> Mapping[str, Case]:
     }
 
 
-@remembered
+@derived
 def _gradients(oracle: Oracle, case: Case) -> dict[str, dict[str, Expected | None]]:
     """The expected gradients by output and operand."""
     passes = [replace(Pass.of(case), cotangents={name: of}) for name, of in case.cotangents.items()]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial, wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 import torch
 
@@ -36,7 +36,6 @@ from grader.verdict.precision import Precision
 KEPT_BYTES = 1 << 30
 """Bytes of cases that are dropped when another problem is graded, and of one that is dropped before it is timed."""
 _Answer = TypeVar("_Answer")
-_Others = ParamSpec("_Others")
 
 
 class Oracle(ReferenceModels):
@@ -54,6 +53,7 @@ class Oracle(ReferenceModels):
         self.cases: dict[CaseKey, Case] = {}
         """Those made so far."""
         self._answers: dict[Hashable, Any] = {}
+        self._derived: dict[Hashable, Any] = {}
         self.budget = budget or Budget()
         self.spares_memory = False
         """Whether memory is short: no float64 run at full size."""
@@ -86,15 +86,20 @@ class Oracle(ReferenceModels):
             self.cases[key] = self._make(key)
         return self.cases[key]
 
-    def remember(self, key: Hashable, ask: Callable[[], _Answer]) -> _Answer:
-        """The reference's answer to a question that each submission raises; asked once, until it steps back."""
-        if key not in self._answers:
-            self._answers[key] = ask()
-        answer: _Answer = self._answers[key]
+    def remember(self, key: Hashable, ask: Callable[[], _Answer], *, derived: bool = False) -> _Answer:
+        """The reference's answer to a question that each submission raises; asked once, until it steps back.
+
+        What is `derived` from the values of cases is made again after these have been forgotten.
+        """
+        answers = self._derived if derived else self._answers
+        if key not in answers:
+            answers[key] = ask()
+        answer: _Answer = answers[key]
         return answer
 
     def forget(self, variant: str) -> None:
-        """Drop a variant's cases, which at full size hold gigabytes."""
+        """Drop a variant's cases, which at full size hold gigabytes, and all that was derived from cases."""
+        self._derived.clear()
         self.cases = {key: case for key, case in self.cases.items() if key.variant != variant}
         self.noise = {key: case for key, case in self.noise.items() if key[0] != variant}
 
@@ -104,7 +109,7 @@ class Oracle(ReferenceModels):
         self._keep(1)
         if backend(self.device).own_memory:
             if sum(case.nbytes for case in self.cases.values()) > KEPT_BYTES:
-                for kept in (self.cases, self.noise, self._answers):
+                for kept in (self.cases, self.noise, self._answers, self._derived):
                     kept.clear()
             backend(self.device).empty_cache()
 
@@ -285,16 +290,3 @@ class Oracle(ReferenceModels):
         if first and {name: TensorSpec.like(value) for name, value in first.cotangents.items()} == specs:
             return dict(first.cotangents)
         return draw_cotangents(specs, self.device)
-
-
-def remembered(
-    ask: Callable[Concatenate[Oracle, Case, _Others], _Answer],
-) -> Callable[Concatenate[Oracle, Case, _Others], _Answer]:
-    """A question about a case that the reference answers once for each draw, mode and further argument."""
-
-    @wraps(ask)
-    def answer(oracle: Oracle, case: Case, /, *others: _Others.args, **named: _Others.kwargs) -> _Answer:
-        key = (ask, case.seed, case.training, others, tuple(named.items()))
-        return oracle.remember(key, lambda: ask(oracle, case, *others, **named))
-
-    return answer

@@ -34,7 +34,8 @@ from grader.grading.oracle.input_changes import (
     unit,
 )
 from grader.grading.oracle.input_structure import Structure
-from grader.grading.oracle.oracle import Oracle, remembered
+from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.remembered import derived
 from grader.grading.oracle.settled import settled
 from grader.grading.oracle.trained_state import SMALL, positive
 from grader.grading.oracle.values import is_float
@@ -78,7 +79,7 @@ class Others(NamedTuple):
     """Kinds for which a slow reference leaves no time, chosen at random."""
 
 
-@remembered
+@derived
 def other_inputs(oracle: Oracle, case: Case) -> Others:
     """The case with inputs of each kind that the reference takes; of a large or slow case only some.
 

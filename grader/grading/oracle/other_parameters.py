@@ -16,7 +16,8 @@ from grader.grading.compare.blocks import CHECK_BYTES
 from grader.grading.oracle import variations
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.input_structure import EDITS
-from grader.grading.oracle.oracle import Oracle, remembered
+from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.remembered import derived
 from grader.grading.oracle.values import is_differentiable
 
 
@@ -30,13 +31,13 @@ class Change:
     """Names of those that it changes."""
 
 
-@remembered
+@derived
 def with_parameters_of(oracle: Oracle, case: Case, other: Case) -> Case:
     """The case with the parameters and buffers of another of its sizes, and the outputs for these."""
     return _with(oracle, case, other.state) or case
 
 
-@remembered
+@derived
 def one_after_another(oracle: Oracle, case: Case, other: Case) -> tuple[Change, ...]:
     """The case with more and more of another draw's parameters and buffers, and at the end with all.
 
@@ -63,7 +64,7 @@ def one_after_another(oracle: Oracle, case: Case, other: Case) -> tuple[Change, 
     return (*found, Change(whole, rest))
 
 
-@remembered
+@derived
 def with_few_elements_of(oracle: Oracle, case: Case, other: Case) -> Case | None:
     """The case with EDITS elements of each parameter from another draw; None if none or no room."""
     if 2 * case.state_bytes + case.nbytes > CHECK_BYTES:

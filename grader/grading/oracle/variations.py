@@ -17,13 +17,14 @@ from grader.grading.oracle.capabilities import add_graph, script
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Pass
 from grader.grading.oracle.input_structure import Structure
-from grader.grading.oracle.oracle import Oracle, remembered
+from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.perturbed_runs import perturbed_runs
+from grader.grading.oracle.remembered import derived, remembered
 from grader.grading.oracle.trackers import Trackers
 from grader.grading.oracle.values import OTHER_DRAWS, is_differentiable, is_float
 
 
-@remembered
+@derived
 def edited(oracle: Oracle, case: Case) -> Case:
     """The case with a few elements of each input but integers replaced, and the outputs for these inputs."""
     of = structures(oracle, case)
@@ -50,7 +51,7 @@ def _other_draws(oracle: Oracle, case: Case) -> list[list[object]]:
     return [oracle.draw(case.variant)[1] for _ in range(OTHER_DRAWS)]
 
 
-@remembered
+@derived
 def without_gradients(oracle: Oracle, case: Case) -> Case:
     """The same case with its buffers after a forward under no_grad, which may update them in another way."""
     after = buffers_for(oracle, case)

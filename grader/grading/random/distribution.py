@@ -27,7 +27,8 @@ from grader.grading.compare.scaling import ROUNDING_RESIDUAL
 from grader.grading.oracle import variations
 from grader.grading.oracle.case import Case, Table, export_outputs
 from grader.grading.oracle.evaluation import MODEL
-from grader.grading.oracle.oracle import Oracle, remembered
+from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.remembered import derived
 from grader.grading.oracle.values import is_float, perturbed, perturbed_state
 from grader.grading.outcome import diagnose
 from grader.grading.random.exchange import Variation, differences
@@ -105,7 +106,7 @@ def _perturbed(case: Case) -> Case:
     return replace(case, inputs=tuple(inputs), state=state)
 
 
-@remembered
+@derived
 def _with_equal_rows(oracle: Oracle, case: Case) -> Case:
     """The case with inputs whose rows along the first dimension are equal, if the reference takes it, or the case.
 

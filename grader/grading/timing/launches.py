@@ -9,7 +9,8 @@ from grader.grading.compare.blocks import is_large
 from grader.grading.oracle import capabilities
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL
-from grader.grading.oracle.oracle import Oracle, remembered
+from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.remembered import remembered
 
 
 def launches_show(oracle: Oracle, case: Case, short_ms: float) -> bool:

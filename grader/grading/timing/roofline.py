@@ -29,7 +29,8 @@ from grader.grading.kept_files import KeptValues
 from grader.grading.oracle import capabilities
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL
-from grader.grading.oracle.oracle import Oracle, remembered
+from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.remembered import remembered
 from grader.grading.outcome import diagnose
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Diagnosis, Environment

@@ -25,8 +25,9 @@ from grader.grading.oracle.case import Case
 from grader.grading.oracle.comparability import differing
 from grader.grading.oracle.evaluation import Evaluation, Pass
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE
-from grader.grading.oracle.oracle import Oracle, remembered
+from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.perturbed_runs import perturbed_runs
+from grader.grading.oracle.remembered import remembered
 from grader.grading.oracle.values import cut_each, is_float, values_of_each
 from grader.machine.backends import backend
 from grader.verdict.precision import TF32_BITS

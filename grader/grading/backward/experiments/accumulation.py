@@ -127,19 +127,18 @@ def _adds_up(candidate: Candidate, cases: ExperimentCases) -> Diagnosis | None:
         if how != "retained"
     }
     turns |= {(mode.first, "retained"): _ways_to_add(candidate, mode.first)["retained"] for mode in cases.modes}
-    answers: dict[tuple[Case, str], Answer] = {}
-    while left := {key: part for key, part in turns.items() if key not in answers}:  # those behind one that raised
-        answers |= zip(
-            left, attempt_each(candidate, list(left.values()), "two backwards into the same .grad"), strict=False
-        )
-        if any(answer.result.failure is not None for (_, how), answer in answers.items() if how in ("plain", "added")):
-            break
-
-    def not_added_up(mode: ExperimentCases) -> Diagnosis | None:
-        of_mode = {how: answers[case, how] for case, how in turns if case is mode.first and (case, how) in answers}
-        return _not_added_up(candidate, mode.first, of_mode)
-
-    return cases.in_each_mode(not_added_up)
+    found: dict[tuple[Case, str], Diagnosis | None] = {}
+    controls: dict[Case, Answer] = {}
+    failed = False
+    while (left := {key: part for key, part in turns.items() if key not in found}) and not failed:
+        # Behind one that raised, the others are asked again.
+        answers = attempt_each(candidate, list(left.values()), "two backwards into the same .grad")
+        for (case, how), answer in zip(left, answers, strict=False):  # each of a large case holds gigabytes
+            if how == "plain":
+                controls[case] = answer
+            found[case, how] = _JUDGES[how](candidate, case, answer, controls[case])
+            failed |= answer.result.failure is not None and how in ("plain", "added")
+    return cases.in_each_mode(lambda mode: next(filter(None, (found.get((mode.first, how)) for how in _JUDGES)), None))
 
 
 def _ways_to_add(candidate: Candidate, case: Case) -> dict[str, Question]:
@@ -151,18 +150,11 @@ def _ways_to_add(candidate: Candidate, case: Case) -> dict[str, Question]:
     }
 
 
-def _not_added_up(candidate: Candidate, case: Case, answers: Mapping[str, Answer]) -> Diagnosis | None:
-    control, added, kept, retained = (answers.get(how) for how in ("plain", "added", "kept", "retained"))
-    if control is None:
+def _raises(candidate: Candidate, case: Case, answer: Answer, control: Answer) -> Diagnosis | None:
+    if answer.result.failure is None:
         return None
-    if control.result.failure is not None:
-        what = f"a repeated backward raises {first_line(control.result.failure)}"
-        return diagnose("accumulation_broken", what, remedy="build each backward on its own forward's ctx alone")
-    return (
-        (added and _not_added(candidate, case, added, control))
-        or (retained and _not_repeatable(candidate, case, retained, control))
-        or (kept and _overwritten(candidate, case, kept, control))
-    )
+    what = f"a repeated backward raises {first_line(answer.result.failure)}"
+    return diagnose("accumulation_broken", what, remedy="build each backward on its own forward's ctx alone")
 
 
 def _unlike(candidate: Candidate, case: Case, answer: Answer, control: Answer, factor: float = 1.0) -> str | None:
@@ -216,6 +208,10 @@ def _overwritten(candidate: Candidate, case: Case, answer: Answer, control: Answ
         return None
     what = f"the next backward overwrites the gradient of `{operand}` that the one before returned"
     return diagnose("accumulation_broken", what, remedy=fresh_tensor("backward", candidate.captures_graphs))
+
+
+_JUDGES = {"plain": _raises, "added": _not_added, "retained": _not_repeatable, "kept": _overwritten}
+"""By the way to add, in the order in which the first diagnosis counts."""
 
 
 def _twice(job: JobBuilder, key: str, candidate: Candidate, case: Case, *, retained: bool) -> None:
