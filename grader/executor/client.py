@@ -190,7 +190,7 @@ class WorkerClient:
         if self.read_results is not None:
             read, self.read_results = self.read_results, None
             read()
-            self.run([Drop()], START_SECONDS)
+            self.run([Drop(keep_bytes=None)], START_SECONDS)
 
     @property
     def region_bytes(self) -> int:

@@ -32,6 +32,8 @@ from grader.machine.backends import backend
 from grader.protocol.regions import copy_each
 from grader.verdict.models import Device
 
+LARGE_JOB_BYTES = 3 << 28
+"""From this size of shared tensors on, the referee frees its cached device memory before an untimed job."""
 READ_SECONDS = 120.0
 """Time limit for copying all deferred tensors of a job out."""
 REGION_BYTES = 1 << 30
@@ -188,7 +190,8 @@ class JobBuilder:
         if self._deferred:
             self._steps.append(WAIT)
         self._worker.forget_results()
-        self._backend.return_if_crowded()
+        if self._largest_inbox() + self._outbox.nbytes > LARGE_JOB_BYTES:
+            self._backend.empty_cache()
         seal = self._make_seal()
         timed = self._at_once and self._backend.on_host
         waited_before = self._worker.waited_ms() if timed else 0.0

@@ -16,8 +16,7 @@ from grader.grading.candidate.candidate import Candidate
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped, diagnose
 from grader.machine.backends import backend
-from grader.protocol import OUT_OF_MEMORY
-from grader.protocol.cached_memory import SPARE_BYTES
+from grader.protocol import OUT_OF_MEMORY, SPARE_BYTES
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from grader.protocol.base import (
 )
 
 __all__ = [
+    "SPARE_BYTES",
     "Attach",
     "BuildEvent",
     "CompileAhead",
@@ -213,13 +214,17 @@ class SetState(Step):
     values: dict[str, Slot]
 
 
+SPARE_BYTES = 1 << 30
+"""Cached device memory that a worker may keep between jobs: returning it takes longer than a small job. A choice."""
+
+
 class Drop(Step):
     """Forget inputs, tapes and gradients."""
 
     do: Literal["drop"] = "drop"
-    cached: Literal["kept", "kept if roomy", "returned"] = "kept if roomy"
-    """What becomes of cached memory: timed calls need it kept, and `cached_memory` says when there is room. On a CPU
-    it is returned only together with `models`, unless it is kept."""
+    keep_bytes: int | None = SPARE_BYTES
+    """Return cached memory to the system if it is more than this; None keeps all of it. On the CPU it is returned only
+    together with `models`."""
     models: bool = False
     keep_results: bool = False
     """Keep outputs and gradients, without what they were computed from."""

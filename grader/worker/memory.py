@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from grader.protocol import Attach, Slot
-from grader.protocol.cached_memory import return_if_crowded
 from grader.protocol.regions import TypedBytes, device_bytes
 
 
@@ -56,13 +55,11 @@ def _map_host(step: Attach, descriptor: int) -> torch.Tensor:
         return torch.frombuffer(mapping, dtype=torch.uint8)
 
 
-def return_memory(device: torch.device, *, always: bool, host: bool) -> None:
-    """Return cached memory: the GPU's, if it is crowded or `always`; with `host`, the CPU's."""
+def give_back_memory(device: torch.device, keep_bytes: int, *, host: bool) -> None:
+    """Return cached memory: the GPU's, if it exceeds `keep_bytes`; with `host`, the CPU's."""
     if device.type == "cuda":
-        if always:
+        if torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > keep_bytes:
             torch.cuda.empty_cache()
-        else:
-            return_if_crowded()
     elif host:
         with contextlib.suppress(OSError, AttributeError):  # a C library without it caches little
             ctypes.CDLL(None).malloc_trim(0)

@@ -19,7 +19,7 @@ from grader.worker.autograd.tensors import describe, state_of
 from grader.worker.compile.ahead import compilers
 from grader.worker.compile.importing import import_source
 from grader.worker.conditions import seed_generators
-from grader.worker.memory import Region, return_memory
+from grader.worker.memory import Region, give_back_memory
 from grader.worker.registry import handles
 from grader.worker.session import Session
 
@@ -164,10 +164,10 @@ def drop(session: Session, step: p.Drop) -> p.Done:
     if step.models:
         session.models.clear()
         session.parameters.clear()
-    if step.cached != "kept":
+    if step.keep_bytes is not None:
         session.spacers.clear()
         session.synchronize()
-        return_memory(session.device, always=step.cached == "returned", host=step.models)
+        give_back_memory(session.device, step.keep_bytes, host=step.models)
     return p.Done()
 
 

@@ -112,7 +112,7 @@ def test_a_worker_that_never_listens_is_a_sandbox_error(monkeypatch):
         pytest.raises(SandboxError, match="no_such_module"),
         broken.launcher.start(Role.RUN, Device.CPU) as worker,
     ):
-        worker.run([p.Drop(cached="kept")], 60.0)
+        worker.run([p.Drop(keep_bytes=None)], 60.0)
 
 
 def test_a_killed_zygote_is_a_sandbox_error():
@@ -123,7 +123,7 @@ def test_a_killed_zygote_is_a_sandbox_error():
         other.launcher.worker_template.zygote(gpu=False)._process.kill()
         wait_for(lambda: worker.ended)
         with pytest.raises(SandboxError, match="copied from was ended"):
-            worker.run([p.Drop(cached="kept")], 60.0)
+            worker.run([p.Drop(keep_bytes=None)], 60.0)
         with other.launcher.start(Role.RUN, Device.CPU) as another:
             another.wait_ready()
 

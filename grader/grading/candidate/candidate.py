@@ -25,7 +25,6 @@ from grader.grading.outcome import (
     raised,
 )
 from grader.machine.backends import backend
-from grader.protocol.cached_memory import SPARE_BYTES
 from grader.verdict.models import Device, TimeLimits
 
 
@@ -87,7 +86,7 @@ class Candidate:
         It must run before the next call of `script`. Raises Stopped.
         """
         job, model = JobBuilder(self.worker, self.device), self._model(case)
-        job.step(p.Drop())
+        job.step(p.Drop(keep_bytes=None))
         if model is not self._active:
             for step in _activation(model):
                 job.step(step)
@@ -166,7 +165,7 @@ class Candidate:
     def release(self, stage: str) -> None:
         """Give the device's memory back that no model needs. Raises Stopped."""
         job = JobBuilder(self.worker, self.device)
-        job.step(p.Drop(cached="returned"))
+        job.step(p.Drop(keep_bytes=0))
         doing = "giving memory back"
         self.run(job, stage, doing)
         try:
@@ -177,7 +176,7 @@ class Candidate:
 
     def release_after(self, case: Case, stage: str) -> None:
         """Give back what a large case needed on a device with memory of its own. Raises Stopped."""
-        if backend(self.device).own_memory and case.nbytes > SPARE_BYTES:
+        if backend(self.device).own_memory and case.nbytes > p.SPARE_BYTES:
             self.release(stage)
 
     def forget(self, *, everything: bool = False) -> None:
@@ -257,7 +256,7 @@ class Candidate:
 
 def _activation(model: Made) -> list[p.Step]:
     """Steps after which MODEL means this model, and nothing that another one left is kept."""
-    return [p.Drop(), p.Use(model=MODEL, constructed=model.key)]
+    return [p.Drop(keep_bytes=None), p.Use(model=MODEL, constructed=model.key)]
 
 
 def info_of(name: str, value: torch.Tensor) -> p.TensorInfo:

@@ -144,7 +144,7 @@ def add_forwards(job: JobBuilder, oracle: Oracle, case: Case) -> None:
         for key in keys:
             job.step(p.Forward(model=MODEL, inputs=key, tape=key, training=training))
         export_outputs(job, case, tape)
-        job.step(p.Drop())
+        job.step(p.Drop(keep_bytes=None))
 
 
 def tape_of(training: bool) -> str:

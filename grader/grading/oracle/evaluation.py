@@ -149,7 +149,7 @@ def _in_one_job(
     wanted = []
     for index, one in enumerate(passes):
         if index:
-            job.step(p.Drop())
+            job.step(p.Drop(keep_bytes=None))
         for step in one.before:
             job.step(step)
         if len(passes) > 1:  # each exports the buffers of the same model, under a name of its own

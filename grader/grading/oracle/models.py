@@ -121,7 +121,7 @@ class ReferenceModels(ReferenceProcess):
         """Leave the device's memory to others; models are constructed again when they are needed."""
         if backend(self.device).own_memory and not self._released:
             self._forget_models()
-            self.step(p.Drop(models=True, cached="returned"))
+            self.step(p.Drop(models=True, keep_bytes=0))
             self.worker.release_memory()
             backend(self.device).empty_cache()
             self._released = True

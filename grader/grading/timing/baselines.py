@@ -202,7 +202,7 @@ class _TimedReference:
             if result.failure is not None:
                 raise _Failed(result.failure.text.strip().partition("\n")[0][:MAX_QUOTED])
             took[part] = result.of(p.Timed)[0].ms
-        self.run([p.Drop(cached="kept")], REFERENCE_SECONDS)
+        self.run([p.Drop(keep_bytes=None)], REFERENCE_SECONDS)
         return took
 
     def run(self, steps: list[p.Step], seconds: float, descriptors: list[int] | None = None) -> None:

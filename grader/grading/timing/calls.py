@@ -38,7 +38,7 @@ FIGURES: dict[Phase, dict[str, tuple[Part, ...]]] = {
 }
 """The parts that each figure of the verdict adds up."""
 
-_CLEAR = p.Drop(cached="kept")
+_CLEAR = p.Drop(keep_bytes=None)
 """Frees what the last call left. Sent in one job with the next step, since a job costs as much as a short call."""
 
 
@@ -173,7 +173,7 @@ class Caller:
         if index:
             self._candidate.release("timing")
         else:
-            self._do(index, p.Drop(cached="returned"))
+            self._do(index, p.Drop(keep_bytes=0))
             worker = self._sides[index].worker
             with worker.within(REFERENCE_SECONDS):
                 worker.release_memory()

@@ -151,9 +151,6 @@ class DeviceBackend:
     def empty_cache(self) -> None:
         """Give memory that this process's allocator holds back to the device."""
 
-    def return_if_crowded(self) -> None:
-        """Give it back if it is much and the device is crowded."""
-
     def random_devices(self) -> list[int]:
         """Indices of devices with random generators of their own, for torch.random.fork_rng."""
         return []

@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 from grader.errors import UserError
 from grader.machine.backends import DeviceBackend, Resolution, TimingTraits
-from grader.protocol.cached_memory import return_if_crowded
 from grader.verdict.models import NO_DEVICE, Device
 
 AMPLE_SHARE = 0.75
@@ -152,9 +151,6 @@ class CudaBackend(DeviceBackend):
         import torch
 
         torch.cuda.empty_cache()
-
-    def return_if_crowded(self) -> None:
-        return_if_crowded()
 
     def random_devices(self) -> list[int]:
         import torch

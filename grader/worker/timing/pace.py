@@ -16,6 +16,7 @@ import torch
 from grader.protocol import Warm, Warmed
 from grader.worker.autograd import engine
 from grader.worker.checks.flops import flop_formulas
+from grader.worker.memory import give_back_memory
 from grader.worker.registry import handles
 from grader.worker.session import Session
 from grader.worker.timing.clock import on_device
@@ -40,7 +41,7 @@ def warm_up(session: Session, step: Warm) -> Warmed:
     if step.counts:
         flop_formulas()
     warmed = _measure()
-    torch.cuda.empty_cache()
+    give_back_memory(torch.device("cuda"), 0, host=False)
     return warmed
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 import torch
 
+from grader.worker.memory import give_back_memory
+
 ROUNDING_BYTES = 32 << 20
 """Bytes by which later calls may exceed earlier ones without being learned from anew."""
 SMALL_SEGMENT = 2 << 20
@@ -30,7 +32,7 @@ class Spacers:
             self._note_freed()
         self._blocks.clear()
         if device.type == "cuda":
-            torch.cuda.empty_cache()
+            give_back_memory(device, 0, host=False)
         self._blocks += [_bytes(size, device) for size in sizes]
         # So that a queued call finds its pages mapped and in the GPU's tables, small tensors' included.
         with contextlib.suppress(torch.cuda.OutOfMemoryError):
