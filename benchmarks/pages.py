@@ -1,7 +1,7 @@
 """Measures how long the first page takes with many verdicts, from a static site and from the server.
 
-    python benchmarks/pages.py                     10,000 verdicts in a temporary folder
-    python benchmarks/pages.py --keep pages.d      keep the database there and use it again
+    python -m benchmarks.pages                     10,000 verdicts in a temporary folder
+    python -m benchmarks.pages --keep pages.d      keep the database there and use it again
 
 The verdicts are made up and as large as real ones: 40 authors, 250 problems, one GPU and one CPU, every status. Needs
 the extra `serve`, Playwright, and chromium on PATH.

@@ -37,7 +37,7 @@ from grader.api import open_grader
 from grader.catalog.problems import find_problems
 from grader.grading import plan, selftest
 from grader.grading.resources import Resources
-from grader.grading.timing.stopping import Plan
+from grader.grading.timing.stopping import RoundLimits
 from grader.machine import host
 from grader.options import GraderOptions
 from grader.pool.dispatch import Dispatcher
@@ -105,7 +105,7 @@ def main() -> None:
 
 def once_timed(options: GraderOptions) -> Grader:
     """A `Grader` that times two rounds, whatever they show."""
-    vars(plan)["QUICK"] = Plan(min_rounds=2, max_rounds=2, seconds=0.0)
+    vars(plan)["QUICK"] = RoundLimits(min_rounds=2, max_rounds=2, seconds=0.0)
     return open_grader(options)
 
 

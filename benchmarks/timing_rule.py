@@ -19,7 +19,7 @@ import statistics
 from collections.abc import Callable, Iterator
 
 from grader.grading.timing.statistics import Round, may_be_placement, speedup, students_t, verdict_of
-from grader.grading.timing.stopping import QUICK, Plan, thorough
+from grader.grading.timing.stopping import QUICK, RoundLimits, thorough
 from grader.machine.backends import backend
 from grader.verdict.models import Device
 
@@ -68,9 +68,9 @@ def share_slower(rule: Rule, slowdown: float, gradings: int) -> float:
 class Processes:
     """Draws log ratios of (reference / candidate) as pairs of processes would give them."""
 
-    def __init__(self, offset: float, noise: float, held_up: float, seed: int = 0) -> None:
+    def __init__(self, offset: float, noise: float, held_up: float) -> None:
         self._offset, self._noise, self._held_up = offset, noise, held_up
-        self._draw = random.Random(seed)
+        self._draw = random.Random(0)
 
     def pair(self, slowdown: float) -> float:
         """The steady log ratio of a fresh pair of processes."""
@@ -98,7 +98,7 @@ def rules(processes: Processes, device: Device, *, nested: bool) -> Iterator[tup
             yield f"nested {pairs}", lambda slowdown, pairs=pairs: nested_pairs(processes, pairs, device, slowdown)
 
 
-def one_pair(processes: Processes, plan: Plan, device: Device, slowdown: float) -> tuple[str, float]:
+def one_pair(processes: Processes, plan: RoundLimits, device: Device, slowdown: float) -> tuple[str, float]:
     """The current rule: one pair of processes, and pairs of calls until the interval is narrow enough."""
     steady, narrow = processes.pair(slowdown), backend(device).timing.resolution.half_width
     rounds: list[Round] = []

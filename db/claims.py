@@ -14,7 +14,7 @@ from typing import Self
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import col, delete
 
-from db.presence import Presence, Work, lives
+from db.presence import Presence, RunProgress, lives
 from db.store import Run, Store
 from db.tables import ClaimRow, GraderRow
 
@@ -29,7 +29,7 @@ class Claims:
         say: Callable[[str], None],
         *,
         priority: int = 0,
-        status: Callable[[], Work] | None = None,
+        status: Callable[[], RunProgress] | None = None,
         cancelled: Callable[[str | None], None] = lambda _: None,
     ) -> None:
         """`say` prints a line for the user; `status` is what others see of this run.

@@ -40,7 +40,7 @@ class WorkerState(Value):
     reason: str | None = None
 
 
-class Work(Value):
+class RunProgress(Value):
     """The work of a grader, as others see it."""
 
     graded: int
@@ -63,7 +63,7 @@ class Presence:
         run: Run,
         *,
         priority: int,
-        status: Callable[[], Work] | None,
+        status: Callable[[], RunProgress] | None,
         cancelled: Callable[[str | None], None],
     ) -> None:
         """`cancelled` gets the author whose submissions are to end, or None for all of the run."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy import func, select
 from sqlmodel import col
 
-from db.presence import Work, lives, machine
+from db.presence import RunProgress, lives, machine
 from db.store import Store
 from db.tables import GraderRow, RunRow, verdicts
 
@@ -41,7 +41,7 @@ class AtWork:
     process: int
     priority: int
     started_at: str
-    work: Work | None
+    work: RunProgress | None
     """None until it has said what it does."""
 
 
@@ -71,7 +71,7 @@ def at_work(store: Store) -> list[AtWork]:
                 process=grader.process,
                 priority=grader.priority,
                 started_at=run.started_at,
-                work=Work.read(grader.status),
+                work=RunProgress.read(grader.status),
             )
             for grader, run in session.execute(query)
             if lives(grader)

@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 
 from grader.catalog.problems import find_problems
 from grader.catalog.requests import Request, RequestReader, Work
-from grader.errors import NotGraded
+from grader.errors import NotGraded, reason
 from grader.options import GraderOptions
 from grader.verdict.models import Device, Environment, Problem, Settings, Verdict
 from grader.verdict.profiles import Profile
@@ -146,7 +146,7 @@ class Grader(GradesMany):
             own.prepare()
             own.synchronize()
         except RuntimeError as error:
-            return next(iter(str(error).splitlines()), "a call on it failed")
+            return reason(error)
         return None
 
     def grade(

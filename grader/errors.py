@@ -31,10 +31,15 @@ def plainly(fault: str) -> str:
     return fault.removeprefix("Value error, ").partition(", unable to parse")[0].replace("Input should be", "must be")
 
 
+def reason(error: BaseException) -> str:
+    """The first line of the exception's text, or its type if it has none."""
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
+
+
 def summary(error: BaseException) -> str:
     """The exception's type and the first line of its text."""
-    first = next(iter(str(error).splitlines()), "")
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+    name, first = type(error).__name__, reason(error)
+    return name if first == name else f"{name}: {first}"
 
 
 class GraderError(Exception):

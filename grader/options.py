@@ -49,8 +49,8 @@ class GraderOptions(Value):
     strict_fp32: bool = False
     """Time candidate and reference with TensorFloat-32 off; with --precision fp32 only."""
     baselines: bool = False
-    """Also time torch.compile of the reference, default and max-autotune: takes up to 40 s on a GPU, once for each
-    problem and machine. Verdicts that are already stored need --regrade."""
+    """Also time torch.compile of the reference, default and max-autotune: on a GPU at most 35 s of compiling, then
+    some seconds of timing, once for each problem and machine. Verdicts that are already stored need --regrade."""
     build_cache: Path | None = None
     """Where compiled extensions are kept; without it ~/.cache/grader/builds."""
     limits: TimeLimits = TimeLimits()

@@ -28,7 +28,7 @@ from grader.grading import pipeline
 from grader.options import GraderOptions
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("db", "grader")
+PACKAGES = ("db", "grader")
 """Packages whose files count."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -90,7 +90,7 @@ class FunctionCollector:
         found = {}
         for name, lines in self._lines.items():
             path = Path(name)
-            if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in ROOMS:
+            if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in PACKAGES:
                 defined = first_lines(path)
                 if ran := lines & defined:
                     found[str(path.relative_to(ROOT))] = len(ran), len(defined)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from grader.grading.outcome import STATUS_OF_STAGE
 from grader.verdict.codes import CODES, Code
 from grader.verdict.models import Status
 
 ROOT = Path(__file__).resolve().parents[1]
-_STAGE_STATUS = {"forward": Status.WRONG_OUTPUT, "backward": Status.WRONG_BACKWARD}
-"""The status that an error of a stage gives where its code names none."""
 
 _INTRODUCTION = """# Why was I rejected?
 
@@ -40,7 +39,7 @@ def page() -> str:
 
 
 def _status(code: Code) -> Status | None:
-    return code.status or (_STAGE_STATUS.get(code.stage) if code.severity == "error" else None)
+    return code.status or (STATUS_OF_STAGE.get(code.stage) if code.severity == "error" else None)
 
 
 def _section(name: str, code: Code, example: str | None) -> str:

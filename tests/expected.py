@@ -15,7 +15,7 @@ from _pytest.mark import ParameterSet
 
 from grader.grading import plan
 from grader.grading.pipeline import Pipeline
-from grader.grading.timing.stopping import Plan
+from grader.grading.timing.stopping import RoundLimits
 from grader.options import GraderOptions
 from grader.verdict.feedback import feedback
 from grader.verdict.models import Problem, Status, Submission, Verdict
@@ -76,7 +76,7 @@ def graders(*, rounds: int, **options: Any) -> Iterator[Graders]:
         return started[device]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan, "QUICK", Plan(min_rounds=rounds, max_rounds=rounds, seconds=0.0))
+        patch.setattr(plan, "QUICK", RoundLimits(min_rounds=rounds, max_rounds=rounds, seconds=0.0))
         yield get
         for pipeline in started.values():
             pipeline.close()

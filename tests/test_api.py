@@ -12,7 +12,7 @@ import pytest
 from grader import Grader, Problem, Status, Submission, UserError, grade, reward
 from grader.executor.launcher import Role
 from grader.grading import plan
-from grader.grading.timing.stopping import Plan
+from grader.grading.timing.stopping import RoundLimits
 from grader.verdict.models import Device, Diagnosis, Settings
 from grader.verdict.stages import PhaseTiming
 from tests import samples
@@ -29,7 +29,7 @@ NO_BACKWARD = RIGHT.read_text().replace("self.bias)", "self.bias).detach()")
 def grader():
     """Warm workers; one round of timing, as nobody looks at it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan, "QUICK", Plan(min_rounds=1, max_rounds=1, seconds=0.0))
+        patch.setattr(plan, "QUICK", RoundLimits(min_rounds=1, max_rounds=1, seconds=0.0))
         with Grader(device="cpu", quick=True, problems=[PROBLEMS]) as started:
             yield started
 

@@ -114,7 +114,7 @@ def test_the_stub_policy_is_graded_for_real():
 def test_the_cluster_files_are_what_ray_reads():
     cluster = ROOT / "examples" / "cluster"
     raised = yaml.safe_load((cluster / "ray-up.yaml").read_text())
-    schema = pytest.importorskip("ray.autoscaler._private.util", reason="needs ray: pip install kernel-grader[ray]")
+    schema = pytest.importorskip("ray.autoscaler._private.util", reason="needs ray: pip install '.[ray]'")
     schema.validate_config(schema.prepare_config(raised))
     job = yaml.safe_load((cluster / "kuberay.yaml").read_text())
     assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")

@@ -63,7 +63,7 @@ class Finding:
 def grading() -> Iterator[Grader]:
     """One grader on the CPU with a single round of timing, whose outputs are compared all the same."""
     usual = stopping.QUICK
-    vars(plan)["QUICK"] = stopping.Plan(min_rounds=1, max_rounds=1, seconds=0.0)
+    vars(plan)["QUICK"] = stopping.RoundLimits(min_rounds=1, max_rounds=1, seconds=0.0)
     try:
         with Grader(device="cpu", quick=True) as grader:
             yield grader

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from db.presence import Work, WorkerState
+from db.presence import RunProgress, WorkerState
 from grader.pool.place import PlaceState
 from grader.verdict.models import Status
 
@@ -34,7 +34,7 @@ class Reached:
             self._graded += status is not None
             self._failed += status in (None, Status.GRADER_ERROR)
 
-    def work(self, left: int | None) -> Work:
+    def work(self, left: int | None) -> RunProgress:
         """The batch's present work; `left` is the number of submissions that wait, if that is known."""
         now = time.monotonic()
         with self._lock:
@@ -42,7 +42,7 @@ class Reached:
             graded, failed = self._graded, self._failed
         # From the first of them to now, so that the rate falls while nothing is reached.
         rate = (len(recent) - 1) / (now - recent[0]) if len(recent) > 1 and now > recent[0] else None
-        return Work(
+        return RunProgress(
             graded=graded,
             failed=failed,
             rate=None if rate is None else float(f"{rate:.3g}"),

@@ -16,6 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from grader.catalog.problem_facts import Operand, ProblemFacts
 from grader.catalog.problem_module import FULL, ProblemModule, load_problem
 from grader.errors import ProblemError, summary
+from grader.protocol import dtype_name
 from grader.verdict.models import Problem
 
 
@@ -97,7 +98,7 @@ def _operand(
     if not isinstance(value, torch.Tensor):
         of, why = type(value).__name__, "it is not a tensor"
         return Operand(name=name, kind=kind, shape=None, dtype=of, gradient=False, why_no_gradient=why)
-    gradient, dtype = name in with_gradient, str(value.dtype).removeprefix("torch.")
+    gradient, dtype = name in with_gradient, dtype_name(value.dtype)
     why_not = None if gradient else _why_no_gradient(value, kind, dtype)
     shape = tuple(value.shape)
     return Operand(name=name, kind=kind, shape=shape, dtype=dtype, gradient=gradient, why_no_gradient=why_not)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from db import Claims, Keeper, Store
+from grader.api import Grader, open_grader
 from grader.batch import Batch
 from grader.catalog.formats.kernelbench import samples_of_run
 from grader.catalog.problems import Catalog
@@ -31,7 +32,6 @@ from grader.report.text import tally
 from grader.verdict.models import Problem, Status
 
 if TYPE_CHECKING:
-    from grader.api import Grader
     from grader.pool import GraderPool
 
 
@@ -81,7 +81,7 @@ def grade(
     priority: Annotated[
         int,
         typer.Option(
-            metavar="N", help="While a grader on this machine with a higher one uses the database, begin nothing new."
+            metavar="N", help="Wait while a grader with a higher priority on this machine uses the same database."
         ),
     ] = 0,
     *,
@@ -204,13 +204,6 @@ def _opened(
     from grader.pool import GraderPool
 
     return GraderPool(options, gpus=gpus, workers=workers, ray=ray, say=say)
-
-
-def open_grader(options: GraderOptions) -> Grader:
-    """A grader, made without importing torch before it is needed."""
-    from grader.api import open_grader
-
-    return open_grader(options)
 
 
 def _files_and_streams(paths: Sequence[Path], kernelbench_run: Path | None) -> tuple[list[Path], list[Path]]:

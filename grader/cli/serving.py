@@ -93,7 +93,9 @@ def serve(
     except ModuleNotFoundError as error:
         if error.name and error.name.partition(".")[0] not in ("fastapi", "uvicorn", "starlette", "prometheus_client"):
             raise
-        raise UserError(f"serving needs {error.name}; install it with pip install 'kernel-grader[serve]'") from error
+        raise UserError(
+            f"serving needs {error.name}; install it with `pip install '.[serve]'` in the grader's checkout"
+        ) from error
     run_server(
         db,
         host=host,

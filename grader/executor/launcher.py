@@ -126,12 +126,6 @@ class Launcher:
         self._starter.shutdown()
         self.worker_template.close()
 
-    def __enter__(self) -> Launcher:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def start(self, role: Role, device: Device, *, niceness: int = 0) -> WorkerClient:
         """Start a worker, which does not listen yet. Safe in any thread."""
         gpu = backend(device).gpu and role is not Role.BUILD

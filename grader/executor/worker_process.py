@@ -101,7 +101,7 @@ FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
 
 
 class Killer(Enum):
-    """The cause of a worker's end that is no access out of bounds."""
+    """The process that ended a worker, where it was no access out of bounds."""
 
     ITSELF = "itself"
     """A process of the worker: it exited, or sent a signal (`grader.worker.self_kill`), or one of its timers did."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 import traceback
 from dataclasses import dataclass, replace
 
-from grader.errors import ProblemError, ReferenceKilled, ReferenceLost, SandboxError, UserError
+from grader.errors import ProblemError, ReferenceKilled, ReferenceLost, SandboxError, UserError, reason
 from grader.executor import Killer, WorkerLost
 from grader.grading.oracle.fewer_rows import ROWS
 from grader.grading.outcome import Kill, Stopped, diagnose
@@ -74,8 +74,7 @@ def diagnosis_of(error: Exception, attempt: Attempt, *, others_lost: bool = Fals
             return error.diagnosis
         return _unexplained(error, error.kill)
     if is_shortage(error):
-        first_line = next(iter(str(error).splitlines()), type(error).__name__)
-        what = f"the problem does not fit into this device's memory: {first_line}"
+        what = f"the problem does not fit into this device's memory: {reason(error)}"
         return diagnose("problem_not_gradable", what, remedy="grade it on a device with more memory")
     if isinstance(error, ProblemError) and not (isinstance(error, ReferenceLost) and str(error) != attempt.lost_before):
         return diagnose("problem_not_gradable", str(error), remedy="see `grader problems check`")

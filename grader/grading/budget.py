@@ -38,17 +38,17 @@ class Budget:
     seconds: float = FULL_SECONDS
 
     @property
-    def stage(self) -> float:
+    def stage_seconds(self) -> float:
         """Seconds of one stage."""
         return self.seconds / len(STAGES)
 
     @property
-    def experiment(self) -> float:
+    def experiment_seconds(self) -> float:
         """Seconds for the parts of one experiment of the backward that are as many as there is time for."""
-        return self.stage / 2
+        return self.stage_seconds / 2
 
     @property
-    def product(self) -> float:
+    def product_seconds(self) -> float:
         """Seconds of a forward and backward from which the reference has fewer runs."""
         return self.seconds / PRODUCTS
 

@@ -115,7 +115,7 @@ def step_for(request: Request) -> p.CompileAhead | None:
 
 def _described(value: object) -> p.FakeInput:
     if isinstance(value, torch.Tensor):
-        return p.FakeInput(shape=tuple(value.shape), dtype=str(value.dtype).removeprefix("torch."))
+        return p.FakeInput(shape=tuple(value.shape), dtype=p.dtype_name(value.dtype))
     return p.FakeInput(value=p.encode_value(value))
 
 

@@ -56,7 +56,7 @@ def judge_bounds(candidate: Candidate, case: Case, *, backward: bool, seconds: f
         return diagnose(
             "out_of_bounds_write",
             f"the {stage} writes {shown}",
-            where=case.place,
+            where=case.where,
             remedy="check the index against the size",
             stage=stage,
         )
@@ -70,7 +70,7 @@ def judge_bounds(candidate: Candidate, case: Case, *, backward: bool, seconds: f
         "reads_unwritten_memory",
         f"{wrong} is wrong when uninitialised memory and the memory around each tensor are filled with NaN, and right "
         "when they are filled with zeros",
-        where=case.place,
+        where=case.where,
         remedy="initialise accumulators, and check the index against the size",
         stage=stage,
     )

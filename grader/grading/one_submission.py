@@ -106,7 +106,9 @@ class Grading:
         with launcher.dismissing(worker) if self.backend.ends_in_background else worker:
             with self.record.stage("start" if apart else "build"):
                 built = build.import_submission(
-                    *(worker, self.request.submission, self.resources.cache),
+                    worker,
+                    self.request.submission,
+                    self.resources.cache,
                     keep=not apart,
                     timeout_seconds=self.resources.limits.build,
                     precision=self.request.precision,
@@ -127,7 +129,7 @@ class Grading:
     def plan(self) -> None:
         """Choose the cases that the submission is compared on, and have the reference compute them."""
         with self.record.stage("start"):
-            self.oracle = self.resources.oracle(self.request.problem, self.request.device, self.request.precision)
+            self.oracle = self.resources.oracle_of(self.request)
             if self.upcoming is not None and backend(self.upcoming.device).available():
                 # ready before this submission is timed
                 self.resources.get_ready([self.upcoming])
@@ -145,13 +147,13 @@ class Grading:
             self.candidate.own = constants(self.oracle, self.todo.cases)
             self.record.fewer_rows = self.todo.cases[0].variant == ROWS
             self.record.whole_backward = bool(self.todo.timed.wrt or self.todo.noise)
-            self.record.large = plan.is_large(self.oracle, self.todo.timed)
+            self.record.large = plan.is_large_case(self.oracle, self.todo.timed)
         self.record.diagnoses += self.todo.notes
 
     def forward(self) -> bool:
         """Compare outputs and buffers; whether they match."""
         with self.record.stage("forward"):
-            todo, seconds = self.todo, self.oracle.budget.stage
+            todo, seconds = self.todo, self.oracle.budget.stage_seconds
             judged = judge_forward(self.candidate, self.oracle, todo.cases, todo.probed, seconds=seconds)
             self.record.forward, self.probes = judged.result, judged.probes
             self.todo = todo.without(judged.left_out)
@@ -170,7 +172,7 @@ class Grading:
                 self.todo.differentiated,
                 self.todo.experiments,
                 noise=self.todo.noise,
-                seconds=self.oracle.budget.stage,
+                seconds=self.oracle.budget.stage_seconds,
             )
             peak = {"peak_device_bytes": self.memory.peak_bytes}
             self.record.backward = judged.result.model_copy(update=peak)
@@ -214,7 +216,7 @@ class Grading:
             return
         with record.stage("inspection"), ThreadPoolExecutor(1) as thread:
             # PyTorch takes ten times as long for the operators of a network when each is watched.
-            seconds = self.oracle.budget.stage + 10 * self.oracle.seconds_of(case)
+            seconds = self.oracle.budget.stage_seconds + 10 * self.oracle.seconds_of(case)
             seconds = min(seconds, self.resources.limits.call)
             released = thread.submit(self.oracle.release)  # of a worker that takes no part in this stage
             if self.backend.profiles_quickly or not self.options.quick:
@@ -261,7 +263,7 @@ class Grading:
             return
         with record.stage("timing"):
             try:
-                oracle = resources.oracle(request.problem, request.device, request.precision)
+                oracle = resources.oracle_of(request)
                 work, narrow = counted_work(oracle, case), narrow_operands(case)
                 record.timing = resources.roofline.bounds(oracle, work, record.timing, tf32=tf32, narrow=narrow)
                 oracle.release()
@@ -270,7 +272,7 @@ class Grading:
                     record.timing = record.timing.model_copy(update={"baselines": found.timed})
                     record.diagnoses += [diagnose("not_appraised", why, severity="info") for why in found.missing]
             except Exception as error:
-                resources.drop_oracle(request.problem, request.device, request.precision)
+                resources.drop_oracle_of(request)
                 what = f"the roofline bound and baselines could not be measured: {type(error).__name__}: {error}"
                 record.diagnoses.append(diagnose("not_appraised", what[:500], severity="info"))
         record.diagnoses += above_roofline(record.timing)
@@ -283,5 +285,5 @@ class Grading:
         of = shares(self.candidate, self.oracle)
         self.record.memory_withheld = of is not None and of.had < of.needed
         if of is not None and not own and (filled := fills_memory(of)) is not None:
-            self.resources.drop_oracle(self.request.problem, self.request.device, self.request.precision)
+            self.resources.drop_oracle_of(self.request)
             raise filled from error

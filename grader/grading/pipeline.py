@@ -77,7 +77,7 @@ class Pipeline:
                 return self._graded(request, upcoming)
         except interrupt.Interrupted:
             # Its reference may have been left in the middle of something.
-            self.resources.drop_oracle(request.problem, request.device, request.precision)
+            self.resources.drop_oracle_of(request)
             raise Cancelled(f"{request.submission.name}: cancelled") from None
         finally:
             self._unwanted.pop(id(request), None)
@@ -86,10 +86,10 @@ class Pipeline:
         """The verdict of the last attempt. Raises Interrupted after `stop`."""
         interrupt.check()
         following: Attempt | None = Attempt()
-        self._spares_ended = self.resources.launcher.spares_ended
+        spares_ended = self.resources.launcher.spares_ended
         while following is not None:
             attempt = following
-            record, following = self._grade(request, attempt, upcoming)
+            record, following = self._grade(request, attempt, upcoming, spares_ended)
         settings = self.settings(request)
         if attempt.scope in PARTS:  # not ranked, as any verdict on one variant
             settings = settings.model_copy(update={"variant": attempt.scope})
@@ -102,20 +102,25 @@ class Pipeline:
         except Stopped as stopped:
             raise UserError(f"{request.submission.path}: {stopped.diagnosis.message}") from stopped
 
-    def _grade(self, request: Request, attempt: Attempt, upcoming: Request | None) -> tuple[Record, Attempt | None]:
-        """The record of one attempt, and the next attempt where one is needed."""
+    def _grade(
+        self, request: Request, attempt: Attempt, upcoming: Request | None, spares_ended: int
+    ) -> tuple[Record, Attempt | None]:
+        """The record of one attempt, and the next attempt where one is needed.
+
+        `spares_ended` are the processes without a job that had ended before the first attempt.
+        """
         record, failure = Record(request), None
         try:
-            owned = self.resources, self.builds, self.options
-            Grading(*owned, request, record, attempt, upcoming, self.used_before[request.device]).run()
+            used = self.used_before[request.device]
+            Grading(self.resources, self.builds, self.options, request, record, attempt, upcoming, used).run()
         except Exception as error:
             failure = error
-            others_lost = self.resources.launcher.spares_ended > self._spares_ended
+            others_lost = self.resources.launcher.spares_ended > spares_ended
             record.diagnoses.insert(0, diagnosis_of(error, attempt, others_lost=others_lost))
             if isinstance(error, build.BuildFailed):
                 record.build = error.result
             if not isinstance(error, Stopped):
-                self.resources.drop_oracle(request.problem, request.device, request.precision)
+                self.resources.drop_oracle_of(request)
         following = next_attempt(attempt, record, failure)
         failure = None  # its traceback refers to this frame, and holds the worker's descriptors
         if following is not None or record.status is Status.NOT_RUN:

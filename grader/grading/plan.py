@@ -29,7 +29,7 @@ from grader.grading.oracle.each_output import through_each_output
 from grader.grading.oracle.fewer_rows import PARTS, ROWS, WHOLE
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
-from grader.grading.timing.stopping import QUICK, Plan, thorough
+from grader.grading.timing.stopping import QUICK, RoundLimits, thorough
 from grader.machine.backends import backend
 from grader.verdict.models import Diagnosis
 
@@ -40,8 +40,8 @@ ALWAYS_RANDOM = "draws random numbers in train() and in eval(), so that no value
 DRAWS = 2
 """Draws of the small and the odd sizes in a thorough grading."""
 LARGE_CASE_BYTES = 512 << 20
-"""Bytes of a case with its parameters and buffers from which a host has one draw of it, and no probes; of the latter
-alone, from which fewer rows save nothing."""
+"""On a host, a case that takes so many bytes with its parameters and buffers has one draw and no probes. Where these
+alone do, the variant with fewer rows would save nothing."""
 
 Scope = Literal["everything", "essential", "half", "quarter"]
 EVERYTHING: Scope = "everything"
@@ -64,7 +64,7 @@ class Todo:
     noise: tuple[Case, ...]
     """Cases whose gradients rounding decides."""
     timed: Case
-    rounds: Plan
+    rounds: RoundLimits
     notes: tuple[Diagnosis, ...] = ()
     """Checks that are left out, and why."""
 
@@ -107,7 +107,7 @@ def make(
         raise ProblemError(f"{oracle.problem.path}: the reference returns no tensor, so that anything would be right")
     if not any(case.values_comparable for case in cases[:2]):
         raise ProblemError(f"{oracle.problem.path}: the reference {ALWAYS_RANDOM}; have eval() draw none")
-    probes = asks_more and not is_large(oracle, cases[0])
+    probes = asks_more and not is_large_case(oracle, cases[0])
     differentiates = asks_more and any(case.wrt for case in cases[:2])
     return Todo(
         cases=tuple(cases),
@@ -115,7 +115,7 @@ def make(
         experiments=_experiments(oracle, chosen[0]) if differentiates else (),
         noise=tuple(case for key, case in oracle.noise.items() if key in {(of.variant, of.training) for of in cases}),
         timed=oracle.case(chosen[-1]),
-        rounds=replace(QUICK if quick else thorough(oracle.device), seconds=oracle.budget.stage),
+        rounds=replace(QUICK if quick else thorough(oracle.device), seconds=oracle.budget.stage_seconds),
         notes=(*_notes(oracle, cases, asks_more, fewer_rows), *(_trivial(oracle, cases) if probes else ())),
     )
 
@@ -184,7 +184,7 @@ def _experiment_cases(oracle: Oracle, name: str, *, training: bool) -> Experimen
         second=second,
         others=lambda: oracle.draw(name)[1] if second() is first else first.inputs,
         keeps_outputs=capabilities.keeps_outputs(oracle, kept),
-        seconds=oracle.budget.experiment,
+        seconds=oracle.budget.experiment_seconds,
         outputs_may_change=partial(outputs_may_change, oracle),
         alone=partial(through_each_output, oracle),
     )
@@ -194,12 +194,12 @@ def _second(oracle: Oracle, first: Case) -> Case:
     """Another draw; the first again if it is large, or slow and no probe of the forward had another one made."""
     mode = first.training or not oracle.modes_differ(first.variant)
     made = CaseKey(first.variant, mode, 1) in oracle.cases
-    if is_large(oracle, first) or (oracle.is_slow(first) and not made):
+    if is_large_case(oracle, first) or (oracle.is_slow(first) and not made):
         return first
     return _case(oracle, first.variant, training=first.training, draw=1)
 
 
-def is_large(oracle: Oracle, case: Case) -> bool:
+def is_large_case(oracle: Oracle, case: Case) -> bool:
     """Whether further draws of the case would take too much memory, and each run of it too much time."""
     most = HUGE_BYTES if backend(oracle.device).own_memory else LARGE_CASE_BYTES
     return case.nbytes + case.state_bytes > most
@@ -210,7 +210,7 @@ def _trivial(oracle: Oracle, cases: Sequence[Case]) -> Sequence[Diagnosis]:
     case = next(case for case in cases if case.values_comparable)
     found = variations.trivial_outputs(oracle, case)
     remedy = "have the problem's outputs vary with its inputs"
-    return () if found is None else (diagnose("trivial_outputs", found, where=case.place, remedy=remedy),)
+    return () if found is None else (diagnose("trivial_outputs", found, where=case.where, remedy=remedy),)
 
 
 def _notes(oracle: Oracle, cases: Sequence[Case], asks_more: bool, fewer_rows: bool) -> tuple[Diagnosis, ...]:
@@ -229,9 +229,9 @@ def _notes(oracle: Oracle, cases: Sequence[Case], asks_more: bool, fewer_rows: b
         )
     elif oracle.has_fewer_rows and asks_more and not fewer_rows:
         texts.append("the submission failed with fewer rows, so the checks ran at full size")
-    if asks_more and is_large(oracle, cases[0]):
+    if asks_more and is_large_case(oracle, cases[0]):
         texts.append("the first size with its parameters is large: it has one draw, without the probes of the forward")
-    if asks_more and not is_large(oracle, cases[0]) and oracle.is_slow(cases[0]):
+    if asks_more and not is_large_case(oracle, cases[0]) and oracle.is_slow(cases[0]):
         seconds = oracle.seconds_of(cases[0])
         texts.append(
             f"a forward and backward of the reference take {seconds:.2g} s, so that each size has one draw, and its "

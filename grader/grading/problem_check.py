@@ -10,7 +10,7 @@ from typing import Literal
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from grader.catalog.problem_module import FULL, load_problem
-from grader.errors import GraderError, ProblemError
+from grader.errors import GraderError, ProblemError, reason
 from grader.executor.launcher import Role
 from grader.grading.compare.blocks import CHECK_BYTES
 from grader.grading.oracle import variations
@@ -123,6 +123,6 @@ def _input_bytes(problem: Problem) -> int:
 
 
 def _fault(code: Literal["does_not_load", "does_not_run"], problem: Problem, error: Exception) -> Fault:
-    first = next(iter(str(error).splitlines()), "")
-    reason = first.removeprefix(f"{problem.path}: ") if isinstance(error, ProblemError) else f"it raised {first}"
-    return Fault(code=code, reason=reason if first else type(error).__name__)
+    first = reason(error)
+    why = first.removeprefix(f"{problem.path}: ") if isinstance(error, ProblemError) else f"it raised {first}"
+    return Fault(code=code, reason=why)

@@ -25,7 +25,7 @@ from grader.grading.outcome import Stopped, diagnose, raised
 from grader.grading.timing.baselines import Baselines, BaselineStore, measure_baselines
 from grader.grading.timing.launches import launches_show
 from grader.grading.timing.roofline import Roofline
-from grader.grading.timing.stopping import Plan
+from grader.grading.timing.stopping import RoundLimits
 from grader.machine.backends import backend, default_device
 from grader.machine.host import environment, thread_count
 from grader.machine.toolchain import find_toolchain
@@ -92,6 +92,10 @@ class Resources:
         if count:
             self.launcher.prepare(Role.REFERENCE, device, count)
 
+    def oracle_of(self, request: Request) -> Oracle:
+        """The reference of a request, warm or started now. Raises ProblemError."""
+        return self.oracle(request.problem, request.device, request.precision)
+
     def oracle(self, problem: Problem, device: Device, precision: Precision = Precision.FP32) -> Oracle:
         """The problem's reference, warm or started now. Raises ProblemError."""
         key = (problem.source_hash, device, precision)
@@ -131,32 +135,36 @@ class Resources:
         for device in devices:
             backend(device).empty_cache()
 
+    def drop_oracle_of(self, request: Request) -> None:
+        """Forget a request's reference after a failure."""
+        self.drop_oracle(request.problem, request.device, request.precision)
+
     def drop_oracle(self, problem: Problem, device: Device, precision: Precision) -> None:
         """Forget a reference after a failure."""
         oracle = self._oracles.pop((problem.source_hash, device, precision), None)
         if oracle is not None:
             oracle.close()
 
-    def align(self, oracle: Oracle, candidate: Candidate, case: Case, plan: Plan) -> float:
+    def align(self, oracle: Oracle, candidate: Candidate, case: Case, limits: RoundLimits) -> float:
         """Move the reference to a process with the candidate's launch pace, or to the one closest to it.
 
         Returns the relative difference of the paces that is left; 0 where it does not show.
 
-        The paces are equal if they differ by at most `plan.pace_tolerance`. Processes are started for `plan.seconds`:
-        each takes half a second, and on an H200 one in three has the pace. Only where launches show in the times.
-        Raises ProblemError.
+        The paces are equal if they differ by at most `limits.pace_tolerance`. Processes are started for
+        `limits.seconds`: each takes half a second, and on an H200 one in three has the pace. Only where launches show
+        in the times. Raises ProblemError.
         """
         wanted = candidate.worker.pace
-        if wanted is None or not case.values_comparable or not launches_show(oracle, case, plan.short_ms):
+        if wanted is None or not case.values_comparable or not launches_show(oracle, case, limits.short_ms):
             return 0.0
 
         def apart(worker: WorkerClient) -> float:
             return _apart(worker.pace, wanted)
 
         nearest, started = min(oracle.workers, key=apart), list[WorkerClient]()
-        end = time.monotonic() + plan.seconds
+        end = time.monotonic() + limits.seconds
         try:
-            while apart(nearest) > plan.pace_tolerance and time.monotonic() < end:
+            while apart(nearest) > limits.pace_tolerance and time.monotonic() < end:
                 started.append(self.launcher.take(Role.REFERENCE, oracle.device))
                 started[-1].wait_ready()
                 nearest = min(nearest, started[-1], key=apart)

@@ -127,9 +127,9 @@ def time_alone(
     oracle = resources.oracle(problem, device)
     with resources.candidate(submission, device) as candidate:
         case = oracle.case(plan.variants(oracle)[-1])
-        rounds = thorough(device)
-        resources.align(oracle, candidate, case, rounds)
-        judged = judge_timing(candidate, oracle, case, rounds, training=training, tf32=True)
+        limits = thorough(device)
+        apart = resources.align(oracle, candidate, case, limits)
+        judged = judge_timing(candidate, oracle, case, limits, training=training, tf32=True, pace_apart=apart)
     oracle.release()
     return judged
 

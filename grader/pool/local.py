@@ -17,7 +17,7 @@ import grader
 from grader.catalog.requests import Request
 from grader.executor.worker_process import signal_name
 from grader.pool import logs
-from grader.pool.messages import Answer, Setup, Stop, Work
+from grader.pool.messages import Answer, GradeOrder, Setup, Stop
 from grader.pool.place import PlaceLost, Ready, StartFailed
 from grader.verdict.models import Verdict
 from grader.verdict.profiles import Profile
@@ -67,7 +67,7 @@ class ProcessPlace:
 
     def send(self, number: int, request: Request) -> None:
         """Raises PlaceLost."""
-        self._write(Work(number=number, request=request).model_dump_json())
+        self._write(GradeOrder(number=number, request=request).model_dump_json())
 
     def receive(self, seconds: float) -> tuple[int, Verdict | Profile | Exception] | None:
         """Raises PlaceLost."""

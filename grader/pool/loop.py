@@ -11,7 +11,7 @@ from typing import Protocol
 
 from grader.catalog.requests import Request
 from grader.options import GraderOptions
-from grader.pool.messages import Answer, Work
+from grader.pool.messages import Answer, GradeOrder
 from grader.verdict.models import Device, Environment, Status, Verdict
 from grader.verdict.profiles import Profile
 
@@ -69,10 +69,10 @@ class GradingLoop:
 
     def __init__(self, engine: Engine, answer: Callable[[Answer], None]) -> None:
         self._engine, self._answer = engine, answer
-        self._arriving: SimpleQueue[Work | None] = SimpleQueue()
-        self._next: deque[Work] = deque()
+        self._arriving: SimpleQueue[GradeOrder | None] = SimpleQueue()
+        self._next: deque[GradeOrder] = deque()
         """Arrived before, and not graded when an earlier one failed."""
-        self._taken: deque[Work] = deque()
+        self._taken: deque[GradeOrder] = deque()
         """Given to the engine and not answered."""
         self._lock = threading.Lock()
         self._requests: dict[int, Request] = {}
@@ -80,7 +80,7 @@ class GradingLoop:
         self._unwanted = set[int]()
         """Numbers of requests that are to end and have not been answered."""
 
-    def put(self, work: Work | None) -> None:
+    def put(self, work: GradeOrder | None) -> None:
         """Add work; None ends the loop."""
         self._arriving.put(work)
 
@@ -112,9 +112,9 @@ class GradingLoop:
                 self._next.extendleft(reversed(self._taken))  # they arrived before what is there
                 self._taken.clear()
 
-    def _following(self, first: Work) -> Iterator[Request | None]:
+    def _following(self, first: GradeOrder) -> Iterator[Request | None]:
         """The first, then what else has arrived; None while nothing has. Ends before a profile."""
-        work: Work | None = first
+        work: GradeOrder | None = first
         while work is None or not work.request.profiled:
             if work is None:
                 yield None
@@ -124,13 +124,13 @@ class GradingLoop:
             work = self._another()
         self._next.appendleft(work)
 
-    def _profile(self, work: Work) -> None:
+    def _profile(self, work: GradeOrder) -> None:
         """A profile stands between gradings: neither is prepared while the other runs."""
         self._taken.append(work)
         profile = self._engine.profile(self._begun(work))
         self._answer(Answer.of(self._answered(), profile))
 
-    def _begun(self, work: Work) -> Request:
+    def _begun(self, work: GradeOrder) -> Request:
         with self._lock:
             self._requests[work.number] = work.request
             unwanted = work.number in self._unwanted
@@ -146,7 +146,7 @@ class GradingLoop:
             self._unwanted.discard(number)
         return number
 
-    def _another(self) -> Work | None:
+    def _another(self) -> GradeOrder | None:
         if self._next:
             return self._next.popleft()
         try:

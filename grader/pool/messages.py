@@ -13,7 +13,7 @@ from grader.verdict.value import Value
 _KINDS = {kind.__name__: kind for kind in (GraderError, SandboxUnavailable, UserError, NotGraded, Cancelled)}
 
 
-class Work(Value):
+class GradeOrder(Value):
     """A request with its number. The problem is in it with its source, so that the place needs no file."""
 
     number: int

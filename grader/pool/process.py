@@ -21,7 +21,7 @@ from grader.ending import CLEANING_SECONDS, end_on
 from grader.errors import GraderError
 from grader.pool import logs
 from grader.pool.loop import Engine, GradingLoop, make_engine
-from grader.pool.messages import Answer, Setup, Stop, Trouble, Work
+from grader.pool.messages import Answer, GradeOrder, Setup, Stop, Trouble
 from grader.pool.place import Ready
 from grader.verdict.models import Device
 
@@ -87,7 +87,7 @@ def _ready(engine: Engine) -> Ready:
 
 
 def _read(lines: BinaryIO, starting: Future[GradingLoop], closing: threading.Event) -> None:
-    orders = TypeAdapter[Work | Stop](Work | Stop)
+    orders = TypeAdapter[GradeOrder | Stop](GradeOrder | Stop)
     for line in lines:
         order = orders.validate_json(line)
         if isinstance(order, Stop):

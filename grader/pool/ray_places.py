@@ -14,12 +14,12 @@ from contextlib import suppress
 from typing import Any
 
 from grader.catalog.requests import Request
-from grader.errors import UserError
+from grader.errors import UserError, reason
 from grader.machine.backends import accelerators, backend
 from grader.options import AUTO, GraderOptions
 from grader.pool.host import CORES_A_WORKER, hidden_accelerators, turns_file
 from grader.pool.local import START_SECONDS, ProcessPlace
-from grader.pool.messages import Answer, Setup, Trouble, Work
+from grader.pool.messages import Answer, GradeOrder, Setup, Trouble
 from grader.pool.place import PlaceLost, Ready, StartFailed
 from grader.pool.ray_builds import BuildTasks, keep_bundle
 from grader.verdict.models import Device, Verdict
@@ -62,15 +62,16 @@ def connect(address: str) -> tuple[Any, Callable[[], None]]:
     try:
         import ray
     except ImportError:
-        raise UserError("--ray needs Ray; install kernel-grader[ray]") from None
+        raise UserError("--ray needs Ray; install it with `pip install '.[ray]'` in the grader's checkout") from None
     if ray.is_initialized():
         return ray, lambda: None
     _require_answer(address)
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, RuntimeError) as error:
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise UserError(f"--ray {address}: no cluster there ({reason}); start one with `ray start --head`") from error
+        raise UserError(
+            f"--ray {address}: no cluster there ({reason(error)}); start one with `ray start --head`"
+        ) from error
     return ray, ray.shutdown
 
 
@@ -122,7 +123,7 @@ class RemotePlace:
         """The requests in the order of arrival, each after its build."""
         while True:
             line, bundle = self._arriving.get()
-            work = Work.model_validate_json(line)
+            work = GradeOrder.model_validate_json(line)
             for one in bundle:
                 try:
                     keep_bundle(one, work.request.submission, self._options)
@@ -159,7 +160,7 @@ class RayPlace:
         """Raises PlaceLost."""
         actor = self._alive()
         bundle = [] if self._builds is None else self._builds.start(request)
-        line = Work(number=number, request=request).model_dump_json()
+        line = GradeOrder(number=number, request=request).model_dump_json()
         self._get(actor.send.remote(line, bundle), GRACE_SECONDS)
 
     def receive(self, seconds: float) -> tuple[int, Verdict | Profile | Exception] | None:

@@ -27,6 +27,7 @@ __all__ = [
     "TensorInfo",
     "Text",
     "decode_value",
+    "dtype_name",
     "encode_value",
     "is_name",
 ]
@@ -55,6 +56,11 @@ def printable(text: str) -> str:
 def one_line(text: str) -> str:
     """Replace line breaks and tabs too: a break in a name could begin a forged line."""
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
+
+
+def dtype_name(dtype: object) -> str:
+    """The name of a torch.dtype in messages: `float32`."""
+    return str(dtype).removeprefix("torch.")
 
 
 def is_name(text: str) -> bool:

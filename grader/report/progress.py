@@ -8,7 +8,7 @@ from typing import Self
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from db.presence import Work
+from db.presence import RunProgress
 from grader.batch.reached import Reached
 from grader.errors import NotGraded
 from grader.report.console import console, one_line
@@ -71,7 +71,7 @@ class BatchProgress:
         self.warn(str(reason))
         self._advance(None)
 
-    def work(self) -> Work:
+    def work(self) -> RunProgress:
         """The batch's present work, as others see it."""
         return self.reached.work(None if self._total is None else self._total - self._shown)
 

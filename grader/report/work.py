@@ -9,19 +9,19 @@ from dataclasses import asdict
 
 from rich.text import Text
 
-from db.presence import Work, WorkerState
+from db.presence import RunProgress, WorkerState
 from db.runs import AtWork
 from grader.report.console import one_line
 from grader.report.listing import Listing
 
 
-def about(work: Work) -> str:
+def about(work: RunProgress) -> str:
     """`2 GPUs, 3.2 a minute, 12 min left, 1 failed`."""
     parts = [_workers(work.workers), _rate(work.rate), time_left(work)]
     return ", ".join(part for part in (*parts, f"{work.failed} failed" if work.failed else "") if part)
 
 
-def time_left(work: Work) -> str:
+def time_left(work: RunProgress) -> str:
     """About how long what waits will take; empty if that is not known."""
     if not work.rate or work.left is None:
         return ""
@@ -43,7 +43,7 @@ def _lines(graders: Iterable[AtWork]) -> Iterator[Text]:
 
 
 def _cells(one: AtWork) -> list[str]:
-    work = one.work or Work(graded=0, failed=0)
+    work = one.work or RunProgress(graded=0, failed=0)
     figures = (one.priority, work.graded, work.failed, work.rate, work.left)
     return [
         str(one.run),
@@ -65,7 +65,7 @@ def worker_line(worker: WorkerState) -> str:
     return one_line(f"{worker.name}: {worker.state}{reason}, {worker.graded} graded{doing}")
 
 
-def waiting(work: Work) -> str:
+def waiting(work: RunProgress) -> str:
     """`12 waiting, `, or nothing."""
     return f"{work.left} waiting, " if work.left else ""
 

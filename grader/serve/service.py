@@ -12,7 +12,7 @@ from typing import Self
 
 from db import Claims, Keeper, Store
 from db.batches import CANCELLED, Batches, NewLine, Waiting
-from db.presence import Work
+from db.presence import RunProgress
 from db.profiles import save_profile
 from grader.batch import Batch
 from grader.batch.reached import Reached
@@ -104,7 +104,8 @@ class GradingService:
             if waiting is not None:
                 self._add(waiting)
                 return batch_id, True
-            known = batch_id, ((key and self.batches.of_key(owner, key)) or ("", digest))[1]
+            # Another request has sent the key meanwhile.
+            known = (key and self.batches.of_key(owner, key)) or (batch_id, digest)
         if known[1] != digest:
             raise UserError("this key was sent before with other lines; use a new key for them")
         return known[0], False
@@ -155,7 +156,7 @@ class GradingService:
         """Lines that are being graded, or come next."""
         return len(self._under_way)
 
-    def _doing(self) -> Work:
+    def _doing(self) -> RunProgress:
         return self._reached.work(self.waiting + self.under_way)
 
     # ------------------------------------------------------------------------------------------ as a batch's audience

@@ -14,7 +14,7 @@ import pytest
 from grader.executor.process_table import tree
 from grader.grading import plan
 from grader.grading.pipeline import Pipeline
-from grader.grading.timing.stopping import Plan
+from grader.grading.timing.stopping import RoundLimits
 from grader.options import GraderOptions
 from grader.verdict.models import Problem, Status, Submission, TimeLimits
 from tests.attacks import outside, protocol, resources
@@ -49,7 +49,7 @@ ATTACKS = {**outside.ATTACKS, **resources.ATTACKS, **protocol.ATTACKS}
 @pytest.fixture(scope="module")
 def grader():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan, "QUICK", Plan(min_rounds=1, max_rounds=1, seconds=0.0))
+        patch.setattr(plan, "QUICK", RoundLimits(min_rounds=1, max_rounds=1, seconds=0.0))
         patch.setenv("GRADER_SECRET", "do not tell")
         with Pipeline(GraderOptions(device="cpu", quick=True, limits=LIMITS)) as grader:
             assert grade(grader, HONEST).status is Status.CORRECT

@@ -13,7 +13,7 @@ import pytest
 
 from db import Claims, Keeper, Run, Store
 from db import presence as claiming
-from db.presence import Work
+from db.presence import RunProgress
 from grader.errors import ClaimLost
 from grader.verdict.columns import iso_utc
 from tests import samples
@@ -162,7 +162,7 @@ def test_a_run_says_that_it_lives_however_long_a_look_takes(path, monkeypatch):
     def slow():
         looks.append(clock)
         clock.now += claiming.BEAT_SECONDS
-        return Work(graded=0, failed=0)
+        return RunProgress(graded=0, failed=0)
 
     monkeypatch.setattr(claiming, "time", SimpleNamespace(monotonic=lambda: clock.now), raising=False)
     with Store.open(path) as store, store.run([]) as run, Claims(store, run, print, status=slow):

@@ -243,7 +243,7 @@ def test_gradients_of_other_inputs_end_with_the_time(monkeypatch):
 @pytest.mark.parametrize(("device", "large"), [(Device.CPU, True), (Device.CUDA, False)])
 def test_a_gpu_has_room_for_more_draws_of_a_case(device, large):
     case = SimpleNamespace(nbytes=512 << 20, state_bytes=256 << 20)
-    assert plan.is_large(SimpleNamespace(device=device), case) == large
+    assert plan.is_large_case(SimpleNamespace(device=device), case) == large
 
 
 def test_of_inputs_unlike_the_drawn_ones_as_many_are_drawn_as_fit(monkeypatch):

@@ -5,7 +5,7 @@ from itertools import islice
 
 from grader.catalog.requests import Request
 from grader.pool.loop import GradingLoop
-from grader.pool.messages import Work
+from grader.pool.messages import GradeOrder
 from grader.verdict.models import Device
 from tests import samples
 
@@ -28,7 +28,7 @@ def test_answers_keep_the_order_of_the_work_behind_a_failure():
     loop = GradingLoop(ReadsAhead(), answers.append)
     for number, (author, profiled) in enumerate([("fails", False), ("ann", False), ("bob", True), ("cat", False)], 1):
         request = Request(samples.problem(), samples.submission(author=author), Device.CPU, (), profiled=profiled)
-        loop.put(Work(number=number, request=request))
+        loop.put(GradeOrder(number=number, request=request))
     loop.put(None)
     thread = threading.Thread(target=loop.run, daemon=True)
     thread.start()
@@ -59,7 +59,7 @@ def test_what_arrives_meanwhile_is_prepared_and_graded_in_the_same_batch():
 
     def put(number):
         request = Request(samples.problem(), samples.submission(), Device.CPU, ())
-        loop.put(None if number is None else Work(number=number, request=request))
+        loop.put(None if number is None else GradeOrder(number=number, request=request))
 
     engine = Polls(lambda: put(later.pop()) if later else None)
     loop = GradingLoop(engine, answers.append)

@@ -235,7 +235,7 @@ def test_only_what_compiles_apart_is_a_build_task(ray, monkeypatch):
 @pytest.mark.alone
 def test_nodes_that_are_killed_lose_nothing():
     """Alone, because Ray gives up on a simulated node that does not start within 30 s."""
-    pytest.importorskip("ray", reason="needs ray: pip install kernel-grader[ray]")
+    pytest.importorskip("ray", reason="needs ray: pip install '.[ray]'")
     command = [sys.executable, "-m", "benchmarks.pool", "--ray-nodes", "2", "--count", "40", "--kills", "1"]
     done = subprocess.run([*command, "--sleep", "0.3"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -193,7 +193,7 @@ def test_without_pyarrow_the_remedy_is_named(cli, keep, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     result = cli("export", "--format", "parquet", "--out", "v.parquet")
     assert result.code == 2
-    remedy = "grader: Parquet needs pyarrow; pip install 'kernel-grader[parquet]', or use --format csv\n"
+    remedy = "grader: Parquet needs pyarrow; `pip install '.[parquet]'` in the grader's checkout, or use --format csv\n"
     assert result.err == remedy
     assert not (tmp_path / "v.parquet").exists()
 

@@ -309,4 +309,7 @@ def test_without_the_extra_it_says_how_to_get_it(tmp_path):
     (tmp_path / "fastapi.py").write_text("raise ModuleNotFoundError('no', name='fastapi')")
     done = command(PYTHONPATH=f"{tmp_path}:{ROOT}")
     assert done.returncode == 2
-    assert done.stderr == "grader: serving needs fastapi; install it with pip install 'kernel-grader[serve]'\n"
+    assert (
+        done.stderr
+        == "grader: serving needs fastapi; install it with `pip install '.[serve]'` in the grader's checkout\n"
+    )

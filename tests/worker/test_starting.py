@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -167,7 +168,7 @@ def test_extensions_are_compiled_for_the_gpu_known_at_the_workers_start(monkeypa
     monkeypatch.setattr(sandbox, "copies", sandbox.copies and copied)
     source = "import os\nraise ValueError(os.environ['TORCH_CUDA_ARCH_LIST'])"
     with (
-        Launcher(sandbox, worker_template.take(), architecture="8.6") as launcher,
+        closing(Launcher(sandbox, worker_template.take(), architecture="8.6")) as launcher,
         launcher.start(Role.BUILD, Device.CUDA) as worker,
     ):
         evidence = worker.run([p.Import(source=source, file_name="x.py", class_name="ModelNew")], 60.0)

@@ -96,7 +96,7 @@ def _only_in_this_mode(case: Case, found: Sequence[Diagnosis], remedy: str | Non
     `remedy` is the one that follows from the evidence, if any does.
     """
     right, wrong = ("eval()", "train()") if case.training else ("train()", "eval()")
-    seen = found[0].message.partition(f" ({case.place})")[0]
+    seen = found[0].message.partition(f" ({case.where})")[0]
     what = f"the gradients are right in {right} and wrong in {wrong}; {seen}"
     if remedy is None and case.training:
         remedy = (
@@ -105,7 +105,7 @@ def _only_in_this_mode(case: Case, found: Sequence[Diagnosis], remedy: str | Non
         )
     elif remedy is None:
         remedy = "differentiate what the forward computes in eval(): running statistics are constants there"
-    return fold(diagnose("train_eval_mismatch", what, where=case.place, remedy=remedy, stage="backward"), found)
+    return fold(diagnose("train_eval_mismatch", what, where=case.where, remedy=remedy, stage="backward"), found)
 
 
 def _of_other_mode(oracle: Oracle, case: Case, judged: JudgedProduct) -> str | None:

@@ -18,7 +18,7 @@ from grader.grading.backward.products import JudgedProduct, judge_product
 from grader.grading.backward.run_experiments import FEWEST, PRODUCTS_EACH, run_experiments
 from grader.grading.budget import Drawn, Stopwatch, left_out
 from grader.grading.candidate.candidate import Candidate
-from grader.grading.candidate.vjp import ask, product
+from grader.grading.candidate.vjp import product, product_job
 from grader.grading.compare.expected import EPSILON
 from grader.grading.compare.scaling import ROUNDING_RESIDUAL, change
 from grader.grading.oracle import known_mistakes
@@ -229,7 +229,7 @@ def _keeps_an_operand(
     for moved in floats * 4:
         other = with_moved(case, moved)
         due = known_mistakes.gradients(oracle, other, "none")
-        result = candidate.attempt(ask(candidate, other), "backward", f"backward with another {moved}")
+        result = candidate.attempt(product_job(candidate, other), "backward", f"backward with another {moved}")
         after = product(candidate, other, result).gradients
         for name in wrong:
             expected, ours, then = case.gradients[name], after.get(name), before[name]
@@ -241,7 +241,7 @@ def _keeps_an_operand(
                 if not any(_follows(oracle, earlier, name, moved) for _ in range(4)):  # not every change turns a ReLU
                     what = f"{gradient} does not follow `{operand}`: a change of it has no effect"
                     remedy = f"use `{operand}` in the backward too, as the reference's derivative does"
-                    return on_another_draw(diagnose("grad_wrong", what, where=case.place, remedy=remedy))
+                    return on_another_draw(diagnose("grad_wrong", what, where=case.where, remedy=remedy))
                 what = (
                     f"after forward A and forward B, {gradient} for B is that for an earlier `{operand}`: a change of "
                     "it has no effect"
@@ -262,7 +262,7 @@ def judge_noise(candidate: Candidate, oracle: Oracle, case: Case) -> JudgedProdu
     judged = judge_product(candidate, case)
     if judged.diagnoses or judged.product is None:
         return judged
-    run_on = ExperimentCases.of_one(case, oracle.budget.experiment)
+    run_on = ExperimentCases.of_one(case, oracle.budget.experiment_seconds)
     # The experiment that compares gradients with each other instead of the reference's.
     linear = [one for one in experiments("post-check", "train") if one.code == "ignores_grad_output"]
     return replace(judged, diagnoses=run_experiments(candidate, oracle, run_on, linear))

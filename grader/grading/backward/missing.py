@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from grader import protocol as p
 from grader.grading.candidate.candidate import Candidate
-from grader.grading.candidate.vjp import add_forward
+from grader.grading.candidate.vjp import add_graph_forward
 from grader.grading.oracle.case import Case, is_input
 from grader.grading.outcome import diagnose, fold
 from grader.grading.wording import names
@@ -56,7 +56,7 @@ def explain_missing(candidate: Candidate, case: Case, lost: Sequence[str], detac
                 diagnose(
                     code,
                     "; ".join(_sentences(case, group, reasons)),
-                    where=case.place,
+                    where=case.where,
                     remedy="; ".join(dict.fromkeys(reasons[name].remedy for name in group)),
                     detail={"operands": _displayed(case, group), "variant": case.name},
                 )
@@ -71,7 +71,7 @@ def _detached(case: Case, detached: Sequence[str], lost: Sequence[str]) -> Diagn
     return diagnose(
         "output_detached",
         f"{names(detached)} does not require grad (grad_fn is None){consequence}",
-        where=case.place,
+        where=case.where,
         remedy=WRAP_AND_RETURN,
         detail={"outputs": list(detached), "operands": shown},
     )
@@ -83,7 +83,7 @@ def _cut(case: Case, cut: Sequence[str]) -> Diagnosis:
         "output_detached",
         f"the output requires grad, but an op between it and {names(shown)} returns a detached tensor (grad_fn is "
         "None)",
-        where=case.place,
+        where=case.where,
         remedy=WRAP_AND_RETURN,
         detail={"operands": shown, "variant": case.name},
     )
@@ -117,7 +117,7 @@ def _reasons(candidate: Candidate, case: Case, lost: Sequence[str]) -> dict[str,
     operands = candidate.operands(case)
     job = candidate.script(case)
     job.put_inputs("a", case.inputs, requires_grad=True)
-    add_forward(job, case, "a")
+    add_graph_forward(job, case, "a")
     cotangents = job.cotangents(case.cotangents)
     job.step(p.Trace(tape="a", cotangents=cotangents, wrt=candidate.wrt(case)))
     result = candidate.attempt(job, "backward", "following the graph")

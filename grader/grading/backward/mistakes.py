@@ -10,7 +10,7 @@ import torch
 
 from grader.grading.backward.experiments.grad_outputs import alike
 from grader.grading.candidate.candidate import Candidate
-from grader.grading.candidate.vjp import Product, ask, gradients_of, product
+from grader.grading.candidate.vjp import Product, gradients_of, product, product_job
 from grader.grading.compare import tolerance
 from grader.grading.compare.expected import Expected
 from grader.grading.compare.scaling import ROUNDING_RESIDUAL, change
@@ -72,7 +72,7 @@ def explain_by_known_mistake(oracle: Oracle, case: Case, actual: Product) -> lis
             if none:
                 what += f"; the reference gives {names(none)} no gradient"
             detail = {"operands": matching}
-            return [diagnose(code, what, where=case.place, remedy=remedy, stage="backward", detail=detail)]
+            return [diagnose(code, what, where=case.where, remedy=remedy, stage="backward", detail=detail)]
     return _rounded(case, wrong)
 
 
@@ -82,7 +82,7 @@ def _rounded(case: Case, wrong: dict[str, torch.Tensor]) -> list[Diagnosis]:
         narrow = expected and known_mistakes.rounded_to(value, expected)
         if narrow is not None:
             what, remedy = f"gradient of `{case.operand_names[name]}` was rounded to {narrow}", "compute it in float32"
-            return [diagnose("low_precision", what, where=case.place, remedy=remedy, stage="backward")]
+            return [diagnose("low_precision", what, where=case.where, remedy=remedy, stage="backward")]
     return []
 
 
@@ -98,7 +98,7 @@ def rounded_gradients(candidate: Candidate, oracle: Oracle, case: Case, actual: 
     if others:
         what += f"; so {'do' if len(others) > 1 else 'does'} {names(operands[1:])}"
     detail = {"operands": operands}
-    return [diagnose(pattern.code, what, where=case.place, remedy=pattern.remedy, stage="backward", detail=detail)]
+    return [diagnose(pattern.code, what, where=case.where, remedy=pattern.remedy, stage="backward", detail=detail)]
 
 
 def right_for_ones(candidate: Candidate, oracle: Oracle, case: Case, actual: Product) -> list[Diagnosis]:
@@ -115,7 +115,7 @@ def right_for_ones(candidate: Candidate, oracle: Oracle, case: Case, actual: Pro
     }
     expected = known_mistakes.gradients(oracle, case, "none", ones)
     doing = "backward with a grad_output of ones"
-    result = candidate.attempt(ask(candidate, case, cotangents=ones), "backward", doing)
+    result = candidate.attempt(product_job(candidate, case, cotangents=ones), "backward", doing)
     if not expected or result.failure is not None:
         return []
     wrong = [name for name, value in actual.gradients.items() if value is not None and _is_wrong(case, name, value)]
@@ -135,12 +135,14 @@ def right_for_ones(candidate: Candidate, oracle: Oracle, case: Case, actual: Pro
         return []  # the gradients follow the only element, so that it is not ignored
     # An order of elements, as after a transpose, does not matter to ones either.
     doing = "backward with the elements of grad_output in another order"
-    result = candidate.attempt(ask(candidate, case, cotangents=alike(case.cotangents, case.seed)), "backward", doing)
+    result = candidate.attempt(
+        product_job(candidate, case, cotangents=alike(case.cotangents, case.seed)), "backward", doing
+    )
     if result.failure is not None or not _same(actual, product(candidate, case, result), wrong):
         return []
     what = "the gradients are right for a grad_output of ones and wrong for any other"
     remedy = "multiply by each element of grad_output, not by its mean or its first element"
-    return [diagnose("ignores_grad_output", what, where=case.place, remedy=remedy)]
+    return [diagnose("ignores_grad_output", what, where=case.where, remedy=remedy)]
 
 
 def _leaves_an_output_out(oracle: Oracle, case: Case, actual: Product, wrong: Sequence[str]) -> bool:

@@ -139,7 +139,7 @@ def _with_gradients(oracle: Oracle, case: Case) -> _Found:
     fitting = drawn_in_room(oracle, case.nbytes, rest)
     order = [*controls, *chance.draw.sample(fitting, len(fitting))] if fitting or not rest else []
     found: dict[int, Mapping[str, Expected]] = {}
-    end = oracle.clock() + oracle.budget.experiment / 2
+    end = oracle.clock() + oracle.budget.experiment_seconds / 2
     while len(found) < len(order) and (not found or oracle.clock() < end):
         # Each question takes about as long as all before it: many are faster together, and a long one is the last.
         chosen = order[len(found) : 2 * len(found) + 1]

@@ -15,7 +15,7 @@ from grader.grading.backward.missing import explain_missing, ordinal
 from grader.grading.candidate.buffers import USUAL, explain_buffers
 from grader.grading.candidate.candidate import Candidate, export_buffers
 from grader.grading.candidate.outputs import check_buffers, check_output, differ
-from grader.grading.candidate.vjp import Product, ask, product
+from grader.grading.candidate.vjp import Product, product, product_job
 from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.evaluation import MODEL
 from grader.grading.oracle.values import draw_cotangents
@@ -66,10 +66,10 @@ def judge_product(candidate: Candidate, case: Case) -> JudgedProduct:
 
     Raises Stopped when the worker is lost, or the forward raises.
     """
-    job = ask(candidate, case)
+    job = product_job(candidate, case)
     export_outputs(job, case, "a")
     export_buffers(job, candidate, case)
-    result = candidate.attempt(job, "backward", f"backward of {case.place}")
+    result = candidate.attempt(job, "backward", f"backward of {case.where}")
     if result.failure is not None:
         return _judge_failure(candidate, case, result, result.failure)
     outputs = {info.name: info for info in result.of(p.Outputs)[0].tensors}
@@ -106,13 +106,15 @@ def _wrong_outputs(case: Case, result: JobResult) -> Iterator[Diagnosis]:
         if check.status == "failed":
             what = f"with gradients enabled, {check.message}"
             remedy = "compute the same output with and without gradients"
-            yield diagnose("output_wrong", what, where=case.place, stage="backward", remedy=remedy)
+            yield diagnose("output_wrong", what, where=case.where, stage="backward", remedy=remedy)
 
 
 def _reaches(candidate: Candidate, case: Case, undetached: Sequence[str]) -> list[Diagnosis]:
     """`unexpected_gradient` if outputs that the reference detaches carry a gradient other than zero."""
     given = draw_cotangents({name: case.outputs[name] for name in undetached}, candidate.device)
-    result = candidate.attempt(ask(candidate, case, cotangents=given), "backward", f"backward of {names(undetached)}")
+    result = candidate.attempt(
+        product_job(candidate, case, cotangents=given), "backward", f"backward of {names(undetached)}"
+    )
     if result.failure is not None:
         return []
     gradients = product(candidate, case, result).gradients
@@ -121,7 +123,7 @@ def _reaches(candidate: Candidate, case: Case, undetached: Sequence[str]) -> lis
         return []
     what = f"{names(undetached)} carries gradients to {names(reached)}, and none in the reference"
     remedy, detail = f"detach {names(undetached)}", {UNDETACHED: list(undetached)}
-    return [diagnose("unexpected_gradient", what, where=case.place, remedy=remedy, detail=detail)]
+    return [diagnose("unexpected_gradient", what, where=case.where, remedy=remedy, detail=detail)]
 
 
 def _buffers_differ(candidate: Candidate, case: Case, result: JobResult) -> list[Diagnosis]:
@@ -140,7 +142,7 @@ def _buffers_differ(candidate: Candidate, case: Case, result: JobResult) -> list
         diagnose(
             "buffers_not_updated",
             f"{wrong} after one forward with gradients and its backward in {mode}, and not after a forward without",
-            where=case.place,
+            where=case.where,
             amount=amount,
             remedy="update buffers in the forward, once" if remedy == USUAL else remedy,
             stage="backward",
@@ -150,13 +152,13 @@ def _buffers_differ(candidate: Candidate, case: Case, result: JobResult) -> list
 
 def _judge_failure(candidate: Candidate, case: Case, result: JobResult, failure: Failure) -> JudgedProduct:
     """The diagnosis for a backward that raised. Raises Stopped if the forward did, or for an unknown reason."""
-    doing = f"backward of {case.place}"
+    doing = f"backward of {case.where}"
     if not any(isinstance(one, p.Outputs) for one in result.evidence.results):
         raise raised(failure, "backward", doing)
 
     def judged(code: str, status: Literal["failed", "missing"], what: str, remedy: str) -> JudgedProduct:
         detail = {"traceback": failure.traceback, "variant": case.name}
-        diagnosis = diagnose(code, what, where=case.place, remedy=remedy, detail=detail)
+        diagnosis = diagnose(code, what, where=case.where, remedy=remedy, detail=detail)
         operands = (case.operand_names[name] for name in case.wrt)
         rows = [TensorCheck(name=name, status=status, message=diagnosis.message) for name in operands]
         return JudgedProduct(rows, [diagnosis])
@@ -172,7 +174,7 @@ def _judge_failure(candidate: Candidate, case: Case, result: JobResult, failure:
     if "modified by an inplace operation" in text:
         what = f"a tensor that backward needs was changed in place: {text}"
         return judged("saved_tensor_mutated", "failed", what, "write into a new tensor")
-    again = candidate.attempt(ask(candidate, case, contiguous_grads=True), "backward", doing)
+    again = candidate.attempt(product_job(candidate, case, contiguous_grads=True), "backward", doing)
     if again.failure is None:
         what = f"backward raises {text} unless grad_output is made contiguous"
         remedy = "call grad_output.contiguous() before view() or data_ptr()"

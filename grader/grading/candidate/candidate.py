@@ -168,6 +168,10 @@ class Candidate:
         job.step(p.Drop(keep_bytes=0))
         doing = "giving memory back"
         self.run(job, stage, doing)
+        self.release_regions(stage, doing)
+
+    def release_regions(self, stage: str, doing: str) -> None:
+        """Free the memory that is shared with the worker. Raises Stopped."""
         try:
             with self.worker.within(self.limits.call):
                 self.worker.release_memory()
@@ -261,7 +265,7 @@ def _activation(model: Made) -> list[p.Step]:
 
 def info_of(name: str, value: torch.Tensor) -> p.TensorInfo:
     """The description of a reference's tensor."""
-    return p.TensorInfo(name=name, shape=tuple(value.shape), dtype=str(value.dtype).removeprefix("torch."))
+    return p.TensorInfo(name=name, shape=tuple(value.shape), dtype=p.dtype_name(value.dtype))
 
 
 def forward_step(case: Case, inputs: str = "a", *, tape: str | None = None, **how: Any) -> p.Forward:

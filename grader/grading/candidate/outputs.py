@@ -55,7 +55,7 @@ def check_buffers(candidate: Candidate, case: Case, result: JobResult) -> list[T
 
 def _not_returned(expected: Expected, info: p.TensorInfo | None, name: str) -> TensorCheck:
     actual = "nothing" if info is None else f"{info.dtype} {shape_text(info.shape)}"
-    if info is not None and (info.shape, info.dtype) == (expected.shape, str(expected.dtype).removeprefix("torch.")):
+    if info is not None and (info.shape, info.dtype) == (expected.shape, p.dtype_name(expected.dtype)):
         actual = "without elements that could be copied out (sparse, or on no device)"
     message = f"{name} is {actual} where {expected.dtype} {shape_text(expected.shape)} is expected"
     return TensorCheck(name=name, status="failed", shape=expected.shape, message=message)
@@ -124,7 +124,7 @@ def _a(kind: str) -> str:
 
 
 def _differs(name: str, info: p.TensorInfo, expected: Expected, device: Device) -> tuple[str | None, str]:
-    dtype = str(expected.dtype).removeprefix("torch.")
+    dtype = p.dtype_name(expected.dtype)
     if info.kind != "tensor":
         kind = "None" if info.kind == "none" else f"a {info.type_name}"
         return "output_structure", f"{name} is {kind}, not a tensor"
@@ -139,4 +139,4 @@ def _differs(name: str, info: p.TensorInfo, expected: Expected, device: Device) 
 
 
 def _diagnosis(code: str, what: str, case: Case, remedy: str | None = None) -> Diagnosis:
-    return diagnose(code, what, where=case.place, remedy=remedy or usual_remedy(code))
+    return diagnose(code, what, where=case.where, remedy=remedy or usual_remedy(code))

@@ -60,7 +60,7 @@ class Answer(NamedTuple):
     """The key of its gradients."""
 
 
-def ask(candidate: Candidate, case: Case, **how: Unpack[How]) -> JobBuilder:
+def product_job(candidate: Candidate, case: Case, **how: Unpack[How]) -> JobBuilder:
     """A job that runs forward and backward of a case once, key "a"."""
     job = candidate.script(case)
     add_product(job, candidate, case, "a", **how)
@@ -138,7 +138,7 @@ def add_product(
     """
     wrt = [name for name in candidate.operands(case) if name not in frozen]
     job.put_inputs(tape, case.inputs, requires_grad=True)
-    add_forward(job, case, tape, frozen=candidate.frozen(case, frozen), side_stream=side_stream)
+    add_graph_forward(job, case, tape, frozen=candidate.frozen(case, frozen), side_stream=side_stream)
     job.step(
         p.Backward(
             tape=tape,
@@ -153,7 +153,7 @@ def add_product(
     export_gradients(job, candidate, case, key, wrt)
 
 
-def add_forward(
+def add_graph_forward(
     job: JobBuilder,
     case: Case,
     key: str,
@@ -199,5 +199,5 @@ def _bytes_of_one(case: Case) -> int:
 
 def gradients_of(candidate: Candidate, case: Case) -> Mapping[str, torch.Tensor | None]:
     """The gradients of one plain product of another draw; None where it has none. Raises Stopped."""
-    result = candidate.attempt(ask(candidate, case), "backward", "backward of another draw")
+    result = candidate.attempt(product_job(candidate, case), "backward", "backward of another draw")
     return {} if result.failure is not None else product(candidate, case, result).gradients

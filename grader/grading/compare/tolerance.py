@@ -35,6 +35,7 @@ from grader.grading.compare.blocks import norm, number, relative, unravel
 from grader.grading.compare.error_sizes import Compared, ErrorSize, error_sizes
 from grader.grading.compare.expected import COARSE_TOLERANCE, Expected, know_norms
 from grader.grading.compare.together import HOST_ELEMENTS
+from grader.protocol import dtype_name
 from grader.verdict.stages import TensorCheck
 
 BASELINE_FACTOR_L2 = 4.0
@@ -92,7 +93,7 @@ def _excused(expected: Expected, candidate: torch.Tensor) -> torch.Tensor:
 
 def _judged(expected: Expected, candidate: torch.Tensor, size: ErrorSize) -> TensorCheck:
     """The verdict on a floating-point or complex tensor whose error has this size."""
-    dtype = str(expected.dtype).removeprefix("torch.")
+    dtype = dtype_name(expected.dtype)
     error, baseline_error = (relative(length, size.reference_l2) for length in (size.l2, expected.error_l2))
     at, value, right = None, None, None
     if size.worst:
@@ -164,8 +165,8 @@ def _small_elements(expected: Expected, candidate: torch.Tensor) -> str | None:
     share = expected.small_tolerated
     if expected.spread is None or share is None:
         return None
-    of, small = (candidate, expected.reference64, expected.spread), expected.slope * expected.rms
-    fault = small_elements.wrong(*of, small=small, share=share)
+    small = expected.slope * expected.rms
+    fault = small_elements.wrong(candidate, expected.reference64, expected.spread, small=small, share=share)
     return None if fault is None else f"{expected.name} {fault}"
 
 
@@ -241,7 +242,7 @@ def _check_exact(expected: Expected, candidate: torch.Tensor) -> TensorCheck:
         name=expected.name,
         status="failed" if count else "passed",
         shape=expected.shape,
-        dtype=str(expected.dtype).removeprefix("torch."),
+        dtype=dtype_name(expected.dtype),
         worst_index=where,
         passes_1e_4=count == 0,
         passes_1e_2=count == 0,

@@ -74,7 +74,7 @@ def _wrong(case: Case, constructed: Mapping[str, torch.Tensor]) -> Diagnosis | N
             return diagnose(
                 "buffer_constructed_wrong",
                 f"the outputs are right with `{name}` as Model's constructor computes it, and wrong as ModelNew's does",
-                where=case.place,
+                where=case.where,
                 amount=difference,
                 remedy="compute it in __init__ as Model does",
             )

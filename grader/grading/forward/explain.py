@@ -72,7 +72,7 @@ def explain(candidate: Candidate, oracle: Oracle, case: Case, check: TensorCheck
     for explanation in EXPLANATIONS:
         if candidate.worker.ended:
             remedy = "its process ended on other inputs; compare forward's intermediate results, step by step"
-            return diagnose("output_wrong", output.wrong, where=case.place, remedy=remedy)
+            return diagnose("output_wrong", output.wrong, where=case.where, remedy=remedy)
         if (found := explanation(output)) is not None:
             return found
     return _unexplained(output)
@@ -81,7 +81,7 @@ def explain(candidate: Candidate, oracle: Oracle, case: Case, check: TensorCheck
 def _not_a_number(output: Mismatch) -> Diagnosis | None:
     if "NaN or infinity" not in output.wrong:
         return None
-    return diagnose("output_nan", output.wrong, where=output.case.place, remedy=usual_remedy("output_nan"))
+    return diagnose("output_nan", output.wrong, where=output.case.where, remedy=usual_remedy("output_nan"))
 
 
 def _parameters(output: Mismatch) -> Diagnosis | None:
@@ -94,11 +94,11 @@ def _parameters(output: Mismatch) -> Diagnosis | None:
             "keep each of Model's tensors whole"
         )
         what = f"{_unmatched(matching, missing)}; {output.wrong}"
-        return diagnose("parameters_unmatched", what, where=output.case.place, remedy=remedy)
+        return diagnose("parameters_unmatched", what, where=output.case.where, remedy=remedy)
     if missing:
         what = f"ModelNew has no parameter for the reference's {names(missing)}; {output.wrong}"
         return diagnose(
-            "parameters_missing", what, where=output.case.place, remedy="keep names and shapes of Model's parameters"
+            "parameters_missing", what, where=output.case.where, remedy="keep names and shapes of Model's parameters"
         )
     return None
 
@@ -120,7 +120,7 @@ def _rounded_output(output: Mismatch) -> Diagnosis | None:
     if narrow is None:
         return None
     what = f"{output.name} was rounded to {narrow}; {output.wrong}"
-    return diagnose("low_precision", what, where=output.case.place, remedy="compute and store it in float32")
+    return diagnose("low_precision", what, where=output.case.where, remedy="compute and store it in float32")
 
 
 def _other_gelu(output: Mismatch) -> Diagnosis | None:
@@ -132,7 +132,7 @@ def _other_gelu(output: Mismatch) -> Diagnosis | None:
         if alike and alike.status == "passed" and nearer:
             what = f"{output.name} matches GELU {form}, the reference uses {due}; {output.wrong}"
             remedy = f"use {due}; the largest gap between the two is 4.7e-4"
-            return diagnose(code, what, where=output.case.place, remedy=remedy)
+            return diagnose(code, what, where=output.case.where, remedy=remedy)
     return None
 
 
@@ -147,7 +147,7 @@ def _parameters_as_constructed(output: Mismatch) -> Diagnosis | None:
         if tolerance.passes(expected[output.name], output.sealed):
             what = f"{output.wrong}; it would be right with {names(moved)} as constructed"
             remedy = f"read {names(moved)} in every forward: training changes {'their' if moved[1:] else 'its'} values"
-            return diagnose("output_wrong", what, where=output.case.place, remedy=remedy)
+            return diagnose("output_wrong", what, where=output.case.where, remedy=remedy)
     return None
 
 
@@ -175,7 +175,7 @@ def _copy_of_parameters(output: Mismatch) -> Diagnosis | None:
         return None
     what = f"{output.wrong}; it is right after load_state_dict(), so it computes with a copy of its parameters"
     remedy = "derive what it keeps in every forward, or anew when a parameter's version changes"
-    return diagnose("output_wrong", what, where=output.case.place, remedy=remedy)
+    return diagnose("output_wrong", what, where=output.case.where, remedy=remedy)
 
 
 def _other_dependence(output: Mismatch) -> Diagnosis | None:
@@ -183,7 +183,7 @@ def _other_dependence(output: Mismatch) -> Diagnosis | None:
     if found is None:
         return None
     clause, remedy = found
-    return diagnose("output_wrong", f"{output.wrong}; {clause}", where=output.case.place, remedy=remedy)
+    return diagnose("output_wrong", f"{output.wrong}; {clause}", where=output.case.where, remedy=remedy)
 
 
 def _some_values_of_a_parameter(output: Mismatch) -> Diagnosis | None:
@@ -193,7 +193,7 @@ def _some_values_of_a_parameter(output: Mismatch) -> Diagnosis | None:
     if narrow is None:
         return None
     remedy = "compute it for every value of the parameter, in the reference's order"
-    return diagnose("output_wrong", f"{output.wrong}; {narrow}", where=output.case.place, remedy=remedy)
+    return diagnose("output_wrong", f"{output.wrong}; {narrow}", where=output.case.where, remedy=remedy)
 
 
 def _is_small(output: Mismatch) -> bool:
@@ -212,7 +212,7 @@ def _named_factor(output: Mismatch) -> Diagnosis | None:
     if factor is None or pattern is None:
         return None
     what = f"{name} is {factor_text(factor)} times the reference's, {pattern.text}; {output.wrong}"
-    return diagnose("output_wrong", what, where=case.place, remedy=pattern.remedy)
+    return diagnose("output_wrong", what, where=case.where, remedy=pattern.remedy)
 
 
 def _scaled(output: Mismatch) -> Diagnosis | None:
@@ -220,7 +220,7 @@ def _scaled(output: Mismatch) -> Diagnosis | None:
     if factor is None:
         return None
     what = f"{output.name} is {factor_text(factor)} times the reference's; {output.wrong}"
-    return diagnose("output_wrong", what, where=output.case.place, remedy=scale_remedy(factor))
+    return diagnose("output_wrong", what, where=output.case.where, remedy=scale_remedy(factor))
 
 
 def _pattern(output: Mismatch) -> Diagnosis | None:
@@ -232,7 +232,7 @@ def _pattern(output: Mismatch) -> Diagnosis | None:
 def _of_pattern(output: Mismatch, pattern: Pattern) -> Diagnosis:
     code = "output_wrong" if pattern.code == "grad_wrong" else pattern.code
     what = f"{output.name} {pattern.text}; {output.wrong}"
-    return diagnose(code, what, where=output.case.place, remedy=pattern.remedy)
+    return diagnose(code, what, where=output.case.where, remedy=pattern.remedy)
 
 
 def _unexplained(output: Mismatch) -> Diagnosis:
@@ -240,7 +240,7 @@ def _unexplained(output: Mismatch) -> Diagnosis:
         f"{nothing_found(output.sealed)}; compare forward's intermediate results with the reference's, step by step"
     )
     remedy = within_time(remedy, output.oracle.budget)
-    return diagnose("output_wrong", output.wrong, where=output.case.place, remedy=remedy)
+    return diagnose("output_wrong", output.wrong, where=output.case.where, remedy=remedy)
 
 
 EXPLANATIONS: tuple[Callable[[Mismatch], Diagnosis | None], ...] = (

@@ -158,7 +158,7 @@ def _left_out(cases: Sequence[Case]) -> frozenset[str]:
 
 def judge_case(candidate: Candidate, oracle: Oracle, case: Case) -> tuple[list[TensorCheck], Diagnosis | None]:
     """A row for every output and buffer of one forward, and what is wrong. Raises Stopped."""
-    result = candidate.run(one_forward(candidate, case), "forward", f"forward of {case.place}")
+    result = candidate.run(one_forward(candidate, case), "forward", f"forward of {case.where}")
     other_structure = judge_structure(case, result, candidate.device, lambda: oracle.traits(case).outputs)
     if other_structure is not None:
         return _all_failed(case, other_structure.message), other_structure
@@ -169,7 +169,7 @@ def judge_case(candidate: Candidate, oracle: Oracle, case: Case) -> tuple[list[T
     actual = {check.name: result.sealed.get(f"output:a:{check.name}") for check in checks}
     for name, pattern in confirmed_roundings(oracle, case, "outputs", actual, partial(outputs_of, candidate)).items():
         checks = [one.model_copy(update={"status": "failed"}) if one.name == name else one for one in checks]
-        return checks, diagnose(pattern.code, f"{name} {pattern.text}", where=case.place, remedy=pattern.remedy)
+        return checks, diagnose(pattern.code, f"{name} {pattern.text}", where=case.where, remedy=pattern.remedy)
     if not case.values_comparable:
         other_distribution = judge_distribution(candidate, oracle, case)
         if other_distribution is not None:
@@ -184,7 +184,7 @@ def _wrong_output(candidate: Candidate, oracle: Oracle, case: Case, result: JobR
     sealed = result.sealed.get(f"output:a:{wrong.name}")
     if sealed is None:  # another tensor when it was exported than when it was described
         what, remedy = wrong.message or f"{wrong.name} is missing", "return a dense tensor on the input's device"
-        return diagnose("output_structure", what, where=case.place, remedy=remedy)
+        return diagnose("output_structure", what, where=case.where, remedy=remedy)
     try:
         raced = race(candidate, case, wrong.message or wrong.name, never_right=True)
         return raced or explain(candidate, oracle, case, wrong, sealed)
@@ -198,9 +198,9 @@ def _shortly_explained(case: Case, check: TensorCheck, sealed: torch.Tensor) -> 
     """The diagnosis where the device's memory is too short to look for more than the place."""
     seen, where = check.message or f"{check.name} is wrong", stretch(sealed, case.outputs[check.name])
     if where is not None:
-        return diagnose("output_wrong", f"{check.name} {where.text}; {seen}", where=case.place, remedy=where.remedy)
+        return diagnose("output_wrong", f"{check.name} {where.text}; {seen}", where=case.where, remedy=where.remedy)
     remedy = "the device's memory is too short to look for a pattern; compare intermediate results, step by step"
-    return diagnose("output_wrong", seen, where=case.place, remedy=remedy)
+    return diagnose("output_wrong", seen, where=case.where, remedy=remedy)
 
 
 def _judge_buffers(
@@ -222,12 +222,12 @@ def _judge_buffers(
         what = f"{stale} after one forward in {'train()' if case.training else 'eval()'}"
         actual = {ours: result.sealed.get(f"state:{MODEL}:{theirs}") for ours, theirs in matched.items()}
         amount, remedy = explain_buffers(compared, {name: actual[name] for name in wrong}, oracle)
-        return checks, diagnose("buffers_not_updated", what, where=case.place, amount=amount, remedy=remedy)
+        return checks, diagnose("buffers_not_updated", what, where=case.where, amount=amount, remedy=remedy)
     missing = [name for name in case.buffers if name not in matched]
     if case.updated_buffers & set(missing) and not capabilities.only_count(oracle, case, tuple(missing)):
         checks += [TensorCheck(name=name, status="missing", message=f"buffer `{name}` is missing") for name in missing]
         what = f"the reference updates the buffer {names(missing)}, which ModelNew does not have"
-        return checks, diagnose("buffers_not_updated", what, where=case.place, remedy="register it, and update it")
+        return checks, diagnose("buffers_not_updated", what, where=case.where, remedy="register it, and update it")
     return checks, None
 
 
@@ -248,7 +248,7 @@ def _other_mode(
         return None
     right, wrong = ("eval()", "train()") if case.training else ("train()", "eval()")
     what, where = f"the output is right in {right} and wrong in {wrong}", f"variant {case.variant}"
-    seen = diagnosis.message.partition(f" ({case.place})")[0]
+    seen = diagnosis.message.partition(f" ({case.where})")[0]
     remedy = f"check what the forward computes in {wrong} only"
     if _ignores_mode(candidate, case):
         seen, remedy = "ModelNew returns the same in both modes", "honour self.training"

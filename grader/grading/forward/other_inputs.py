@@ -99,12 +99,12 @@ def narrow_inputs(
         if stage == "backward":
             code, remedy = "grad_wrong", f"{remedy}, in the backward too"
         detail = {ERROR: wrong[small].error, CHANGES: list(wrong)}
-        return diagnose(code, what, where=case.place, stage=stage, remedy=remedy, detail=detail)
+        return diagnose(code, what, where=case.where, stage=stage, remedy=remedy, detail=detail)
     what = "; ".join(f"for {change}, {one.text}" for change, one in wrong.items())
     return diagnose(
         "narrow_inputs",
         f"right for inputs like those of get_inputs, and wrong for others that the reference takes: {what}",
-        where=case.place,
+        where=case.where,
         stage=stage,
         remedy="handle them too" if stage == "forward" else "handle them in the backward too",
         detail={CHANGES: list(wrong)},

@@ -77,7 +77,7 @@ def _repeated(candidate: Candidate, case: Case, repeats: int) -> JobResult:
     for turn in range(repeats):
         add_forward(job, candidate, case, str(turn), before=case)
     job.step(p.Drop())
-    return candidate.run(job, "forward", f"equal forwards of {case.place}")
+    return candidate.run(job, "forward", f"equal forwards of {case.where}")
 
 
 def right_again(message: str, case: Case) -> Diagnosis:
@@ -86,7 +86,7 @@ def right_again(message: str, case: Case) -> Diagnosis:
 
 
 def _race(what: str, case: Case, repeats: int, *, remedy: str = VARIES) -> Diagnosis:
-    return diagnose("output_wrong", what, where=case.place, remedy=remedy, detail={REPEATED: repeats})
+    return diagnose("output_wrong", what, where=case.where, remedy=remedy, detail={REPEATED: repeats})
 
 
 def _differing(case: Case, result: JobResult, repeats: int) -> str | None:

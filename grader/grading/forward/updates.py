@@ -63,7 +63,7 @@ def _from_zeros(candidate: Candidate, oracle: Oracle, case: Case, updated: Seque
             amount, remedy = explain_buffers(zeroed, {name: value}, oracle)
             step = "a second" if any(not is_float(case.state[of]) for of in case.updated_buffers) else "one"
             what = f"with an old value of zero, buffer `{name}` is wrong after {step} forward: {wrong}"
-            return diagnose("buffers_not_updated", what, where=case.place, amount=amount, remedy=remedy)
+            return diagnose("buffers_not_updated", what, where=case.where, amount=amount, remedy=remedy)
     return None
 
 
@@ -83,7 +83,7 @@ def _after_others(candidate: Candidate, oracle: Oracle, case: Case) -> Diagnosis
             if is_new:
                 which = f"the {ORDINALS[len(earlier)]} forward of a new model is wrong"
             what = f"{which}: {wrong}"
-            return diagnose("buffers_not_updated", what, where=case.place, remedy=EVERY_FORWARD)
+            return diagnose("buffers_not_updated", what, where=case.where, remedy=EVERY_FORWARD)
     return None
 
 

@@ -149,7 +149,7 @@ class Case:
         return self.variant if self.training else f"{self.variant} (eval)"
 
     @property
-    def place(self) -> str:
+    def where(self) -> str:
         """The case in messages: `variant small (eval)`."""
         return f"variant {self.name}"
 

@@ -26,7 +26,7 @@ from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.evaluation import Evaluation
 from grader.grading.oracle.first_look import absent
 
-Place = tuple[str, bool]
+VariantMode = tuple[str, bool]
 """Variant, and whether it is in train()."""
 
 
@@ -90,8 +90,8 @@ def _is_rounding(
 
 def set_apart(
     case: Case,
-    no_backward: MutableMapping[Place, NoBackward],
-    noise: MutableMapping[Place, Case],
+    no_backward: MutableMapping[VariantMode, NoBackward],
+    noise: MutableMapping[VariantMode, Case],
     modes_differ: Callable[[str], bool],
 ) -> Case:
     """The case without gradients that rounding decides; the reason and they are kept by its place.

@@ -19,6 +19,7 @@ from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL64, Evaluation, Pass
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import MAX_LISTED
+from grader.protocol import dtype_name
 from grader.protocol.passes import Substitute
 
 
@@ -109,5 +110,5 @@ def rounded_to(value: torch.Tensor, expected: Expected) -> str | None:
     for dtype in (torch.bfloat16, torch.float16):
         exact = all(torch.equal(part.to(dtype).float(), part) for part in parts)
         if exact and change(expected.reference64, value) <= 4 * torch.finfo(dtype).eps:
-            return str(dtype).removeprefix("torch.")
+            return dtype_name(dtype)
     return None

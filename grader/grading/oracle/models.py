@@ -90,13 +90,11 @@ class ReferenceModels(ReferenceProcess):
         seed = chance.new_seed() if seed is None else seed
         return draw_inputs(self.module.variants[variant], self.device, seed, repeats=repeats)
 
-    def ready(self, case: Case, model: str = MODEL) -> None:
-        """Construct the float32 model of the case's variant, and the float64 one if `model` is MODEL64."""
+    def ready(self, case: Case) -> None:
+        """Construct the model of the case's variant, in its mode."""
         held = self._constructed
         if held is None or (held.variant, held.training) != (case.variant, case.training):
             self.construct(case.variant, *self.draw(case.variant), case.training)
-        if model == MODEL64:
-            self._construct_float64()
 
     def traits(self, case: Case) -> Traits:
         """Facts about the reference in the case's sizes and mode."""

@@ -18,7 +18,7 @@ from grader.grading.budget import Budget, Stopwatch
 from grader.grading.compare.blocks import LARGE_BYTES, is_large
 from grader.grading.oracle import silent_draws
 from grader.grading.oracle.case import Case, CaseKey, is_input, nbytes_of
-from grader.grading.oracle.comparability import NoBackward, Place, Randomness, randomness, set_apart
+from grader.grading.oracle.comparability import NoBackward, Randomness, VariantMode, randomness, set_apart
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Ask, Evaluation, Pass
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE, with_errors_like, with_fewer_rows
 from grader.grading.oracle.first_look import FEWEST_SEEDS, SEEDS, outputs_alike, same
@@ -57,9 +57,9 @@ class Oracle(ReferenceModels):
         self.budget = budget or Budget()
         self.spares_memory = False
         """Whether memory is short: no float64 run at full size."""
-        self.no_backward: dict[Place, NoBackward] = {}
+        self.no_backward: dict[VariantMode, NoBackward] = {}
         """Why gradients are not compared, by variant and mode. Kept when cases go: one size tells it for others."""
-        self.noise: dict[Place, Case] = {}
+        self.noise: dict[VariantMode, Case] = {}
         """Cases whose gradients rounding decides, by variant and mode, with these gradients."""
         self._always_zero: set[str] = set()
         """Operands whose gradients are all zero in every draw."""
@@ -78,8 +78,9 @@ class Oracle(ReferenceModels):
         """The case of a variant with this number of the draw; made once.
 
         Draw 0 has the constructor's parameters, with those that are constant or of one sign moved; later draws move
-        all, as training would, and have its grad_output: a scalar loss has 1.0 in every step, so a gradient kept by it
-        is stale. Integers repeat in them, and buffers are as some forwards leave them.
+        all, as training would. They reuse draw 0's grad_output, as each step of a scalar loss has 1.0, so that a
+        gradient that is kept by its grad_output is found. Integers repeat in them, and buffers are as some forwards
+        leave them.
         """
         key = CaseKey(variant, training, draw)
         if key not in self.cases:
@@ -234,16 +235,16 @@ class Oracle(ReferenceModels):
         if variant in WHOLE and self.has_fewer_rows:
             few = self.case(ROWS, training=plain.training)
             return Randomness(few.drawn, few.optional)
-        count = int(min(SEEDS, max(FEWEST_SEEDS, self.budget.stage / self._pace(variant).seconds[MODEL])))
+        count = int(min(SEEDS, max(FEWEST_SEEDS, self.budget.stage_seconds / self._pace(variant).seconds[MODEL])))
         others = ask(replace(plain, seed=seed) for seed in range(1, count))
         return randomness(eager, others, plain.wrt, reduction_lengths(traits, plain.inputs, eager))
 
     def _pace(self, variant: str) -> Pace:
-        return Pace(self.budget.product, self.clock, self._seconds.setdefault(variant, {}))
+        return Pace(self.budget.product_seconds, self.clock, self._seconds.setdefault(variant, {}))
 
     def is_slow(self, case: Case) -> bool:
         """Whether a pass of this size takes so long that it has one draw and one perturbed run."""
-        return self.seconds_of(case) > self.budget.product
+        return self.seconds_of(case) > self.budget.product_seconds
 
     def seconds_of(self, case: Case) -> float:
         """Seconds of a forward and backward of this size, on average over the runs of a case."""
@@ -273,7 +274,7 @@ class Oracle(ReferenceModels):
         few = self._seconds.get(ROWS)
         if few is not None:
             whole = max(self._seconds.get(name, {}).get(MODEL, 0.0) for name in WHOLE)
-            if whole * few.get(MODEL64, few[MODEL]) / few[MODEL] > self.budget.product:
+            if whole * few.get(MODEL64, few[MODEL]) / few[MODEL] > self.budget.product_seconds:
                 return False
         own = backend(self.device)
         if not own.own_memory:
@@ -281,7 +282,7 @@ class Oracle(ReferenceModels):
         tensors = [value for value in (*eager.outputs.values(), *eager.gradients.values()) if value is not None]
         largest = max((value.nbytes for value in tensors), default=0)
         needed = 2 * self.worker.peak_device_bytes + nbytes_of(tensors) + 4 * largest
-        return not self.spares_memory and needed <= own.free_bytes()
+        return not self.spares_memory and needed <= own.allocatable_bytes()
 
     def _cotangents(self, traits: Traits, key: CaseKey) -> dict[str, torch.Tensor]:
         """The grad_output of each differentiable output: for a later draw that of draw 0, if the shapes agree."""

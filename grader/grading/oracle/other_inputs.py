@@ -144,7 +144,7 @@ def _drawn_in_time(oracle: Oracle, case: Case, kinds: Sequence[_Kind]) -> list[_
     """All of these kinds, or as many drawn ones as fit into the time of an experiment."""
     # A forward takes half as long as a forward and backward at most.
     seconds_each = (oracle.exact_seconds(case) + oracle.seconds_of(case)) / 2
-    fitting = oracle.budget.experiment / max(seconds_each, LEAST_SECONDS)
+    fitting = oracle.budget.experiment_seconds / max(seconds_each, LEAST_SECONDS)
     return _drawn(kinds, max(1, int(min(fitting, len(kinds)))))
 
 

@@ -64,7 +64,7 @@ def roundings(oracle: Oracle, case: Case, table: Table, to: NarrowFormat) -> Ite
             found = next(oracle.ask(case, [operands]))
             if operands.change is None or found.changed:
                 yield Rounded(what, getattr(found, table), False)
-        end, steps = oracle.clock() + oracle.budget.stage, replace(plain, substitute="spelled_out")
+        end, steps = oracle.clock() + oracle.budget.stage_seconds, replace(plain, substitute="spelled_out")
         places: tuple[Literal["forward", "backward"], ...] = ("forward", "backward") if plain.wrt else ("forward",)
         for where in () if to.cut else places:
             for turn in itertools.count():

@@ -60,7 +60,7 @@ def slips(oracle: Oracle, case: Case, wrt: Collection[str]) -> Iterator[Slipped]
         return
     chosen = [name for name in case.wrt if name in wrt]
     plain = replace(Pass.of(case, MODEL64), wrt=chosen, substitute="spelled_out", change_in=("forward", "backward"))
-    end = oracle.clock() + oracle.budget.stage
+    end = oracle.clock() + oracle.budget.stage_seconds
     for left, within in zip(range(len(WHERE), 0, -1), WHERE, strict=True):
         # Each has its share of the time that is left: a deep network has many slips of each kind.
         now = oracle.clock()
@@ -73,7 +73,7 @@ def output_slips(oracle: Oracle, case: Case) -> Iterator[Slipped]:
     if not _runs(oracle, case):
         return
     plain = replace(Pass.of(case, MODEL64, backward=False), substitute="spelled_out", change_in=("forward",))
-    end = oracle.clock() + oracle.budget.experiment
+    end = oracle.clock() + oracle.budget.experiment_seconds
     for slip in _of_kind(oracle, case, plain, "forward", end):
         yield slip._replace(remedy="do there what the reference does")
     for exchange in exchanges(case):

@@ -29,7 +29,7 @@ def evaluated_patterns(oracle: Oracle, case: Case, subjects: Sequence[Subject]) 
     if not subjects or not case.values_comparable or not oracle.runs_float64(case):
         return {}
     found: dict[str, Pattern] = {}
-    end = oracle.clock() + oracle.budget.stage
+    end = oracle.clock() + oracle.budget.stage_seconds
     for search in itertools.chain(_parts(case), _changed_parameters(case)):
         open_ = [subject for subject in subjects if subject.name not in found]
         if not open_ or oracle.clock() > end:

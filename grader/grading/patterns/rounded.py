@@ -33,6 +33,7 @@ from grader.grading.patterns.pattern import (
     slope,
 )
 from grader.machine.backends import backend
+from grader.protocol import dtype_name
 from grader.verdict.precision import TF32_BITS, Precision
 
 FORMATS = (NarrowFormat.of_type(torch.bfloat16), NarrowFormat.of_type(torch.float16), NarrowFormat(TF32_BITS, cut=True))
@@ -211,7 +212,7 @@ def accumulated(subject: Subject) -> Pattern | None:
     spread_out = upper_quartile > 0.2 * subject.size / math.sqrt(count)
     if not spread_out or not unit / 4 < relative < unit * math.sqrt(length) or not _patternless(subject.error):
         return None
-    name = str(dtype).removeprefix("torch.")
+    name = dtype_name(dtype)
     text = f"has the error of sums that are kept in {name} (relative {number(relative)}), without a pattern"
     return Pattern(text, "accumulate in float32, and round once at the end", "low_precision")
 

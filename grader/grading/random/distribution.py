@@ -53,9 +53,9 @@ REMEDIES = {
 SHARED = "number of elements along dimension {} that vary together"
 INDEPENDENT = "draw an independent number for each element for which the reference does"
 
-Part = tuple[Table, str]
+TensorKey = tuple[Table, str]
 """An output, or a buffer after the forward, that holds random numbers."""
-_Found = dict[tuple[Part, str], tuple[str, str]]
+_Found = dict[tuple[TensorKey, str], tuple[str, str]]
 """What differs, and a remedy, by part and figure."""
 
 
@@ -128,16 +128,16 @@ def _with_equal_rows(oracle: Oracle, case: Case) -> Case:
 def _judge(
     candidate: Candidate, oracle: Oracle, case: Case, *, grad: bool, equal_rows: bool = False
 ) -> tuple[str, Diagnosis] | None:
-    def reference(case: Case = case, times: int = 1) -> dict[Part, torch.Tensor]:
+    def reference(case: Case = case, times: int = 1) -> dict[TensorKey, torch.Tensor]:
         with oracle.lent() as worker:
             return _runs(Candidate(worker, oracle.device, TimeLimits()), case, grad, times)
 
-    def figures(runs: Mapping[Part, torch.Tensor]) -> dict[Part, _Figures]:
+    def figures(runs: Mapping[TensorKey, torch.Tensor]) -> dict[TensorKey, _Figures]:
         return {part: _figures(of, usual[part]) for part, of in runs.items()}
 
     key = ("random outputs", case.seed, case.training, equal_rows)
     how = ("with gradients enabled" if grad else "", "equal rows" if equal_rows else "")
-    where = ", ".join((case.place, *filter(None, how)))
+    where = ", ".join((case.where, *filter(None, how)))
     # On values changed by a few rounding errors: the reference's own then show whether these matter.
     noisy = case if equal_rows else _perturbed(case)
     usual = oracle.remember(key, lambda: {part: _Usual.of(runs) for part, runs in reference(noisy).items()})
@@ -168,7 +168,9 @@ def _label(table: Table, name: str) -> str:
     return name if table == "outputs" else f"buffer `{name}`"
 
 
-def _unequal_means(ours: Mapping[Part, _Figures], theirs: Mapping[Part, _Figures], *, extremes: bool) -> _Found:
+def _unequal_means(
+    ours: Mapping[TensorKey, _Figures], theirs: Mapping[TensorKey, _Figures], *, extremes: bool
+) -> _Found:
     """The figures whose means differ, and by how much (Welch's test).
 
     Extremes count where the reference has nothing else: not if values vary, or rounding moves them.
@@ -187,7 +189,9 @@ def _unequal_means(ours: Mapping[Part, _Figures], theirs: Mapping[Part, _Figures
     return found
 
 
-def _exchange(case: Case, ours: Mapping[Part, _Figures], theirs: Mapping[Part, _Figures], exchanges: int) -> _Found:
+def _exchange(
+    case: Case, ours: Mapping[TensorKey, _Figures], theirs: Mapping[TensorKey, _Figures], exchanges: int
+) -> _Found:
     """What differs between the sides more than after exchanges of their runs."""
     found = {}
     for part, figures in theirs.items():
@@ -227,12 +231,12 @@ def _at_extremes(values: torch.Tensor, usual: _Usual) -> torch.Tensor:
     return ((values - usual.low).abs() <= near) | ((values - usual.high).abs() <= near)
 
 
-def _parts(case: Case) -> list[Part]:
+def _parts(case: Case) -> list[TensorKey]:
     tables: tuple[Table, ...] = ("outputs", "buffers")
     return [(table, name) for table in tables for name in getattr(case, table) if not case.comparable(table, name)]
 
 
-def _runs(candidate: Candidate, case: Case, grad: bool, times: int) -> dict[Part, torch.Tensor]:
+def _runs(candidate: Candidate, case: Case, grad: bool, times: int) -> dict[TensorKey, torch.Tensor]:
     """A sample of each part over forwards on the same inputs and state: (runs, *sample) in float64.
 
     There are `times` as many of small outputs without buffers.
@@ -243,7 +247,7 @@ def _runs(candidate: Candidate, case: Case, grad: bool, times: int) -> dict[Part
     # Only the last forward of a job leaves its buffers.
     of_a_job = RUNS // 4 if small and all(table == "outputs" for table, _ in parts) else 1
     runs = RUNS * (times if of_a_job > 1 and 2 * times * nbytes <= LARGE_BYTES else 1) if small else RUNS // 4
-    samples: dict[Part, list[torch.Tensor]] = {part: [] for part in parts}
+    samples: dict[TensorKey, list[torch.Tensor]] = {part: [] for part in parts}
     for _ in range(runs // of_a_job):
         result = _job(candidate, case, grad, of_a_job)
         for turn in range(of_a_job):
@@ -269,7 +273,7 @@ def _job(candidate: Candidate, case: Case, grad: bool, forwards: int) -> JobResu
         export_outputs(job, case, str(turn))
     export_buffers(job, candidate, case)
     job.step(p.Drop())
-    return candidate.run(job, "forward", f"repeated forwards of {case.place}")
+    return candidate.run(job, "forward", f"repeated forwards of {case.where}")
 
 
 def _sample(value: torch.Tensor, seed: int) -> torch.Tensor:

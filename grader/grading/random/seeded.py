@@ -11,7 +11,7 @@ import torch
 
 from grader.grading import chance
 from grader.grading.candidate.candidate import Candidate, export_buffers
-from grader.grading.candidate.vjp import add_forward, ask, product
+from grader.grading.candidate.vjp import add_graph_forward, product, product_job
 from grader.grading.compare.blocks import LARGE_BYTES, reals, same_bits
 from grader.grading.compare.nonsmooth import PERTURBATION_ULPS
 from grader.grading.control import reference_passes
@@ -71,7 +71,7 @@ def own_values(candidate: Candidate, case: Case) -> Case | None:
 
 def _run(candidate: Candidate, case: Case) -> Evaluation | None:
     """One forward and backward, by the reference's names."""
-    job = ask(candidate, case)
+    job = product_job(candidate, case)
     export_outputs(job, case, "a")
     export_buffers(job, candidate, case)
     result = candidate.attempt(job, "backward", "forward and backward under one seed")
@@ -119,7 +119,7 @@ def _inconsistent(case: Case, name: str, error: float) -> Diagnosis:
     return diagnose(
         "inconsistent_with_forward",
         f"gradient of `{case.operand_names[name]}` is not the derivative of its own forward under one seed",
-        where=case.place,
+        where=case.where,
         amount=f"directional derivatives are off by {error:.2g} of their size",
         remedy="use in backward what forward drew, with its scale, and check the derivative of what train() alone does",
     )
@@ -157,7 +157,7 @@ def reference_inconsistent(case: Case) -> Diagnosis:
 
 def _not_compared(case: Case, why: str, remedy: str) -> Diagnosis:
     what = f"the reference draws random numbers, and {why}: no gradient was compared with its own forward"
-    return diagnose("not_comparable", what, where=case.place, remedy=remedy, severity="warning")
+    return diagnose("not_comparable", what, where=case.where, remedy=remedy, severity="warning")
 
 
 def _relative_error(candidate: Candidate, case: Case, names: Sequence[str], trials: int = TRIALS) -> float | None:
@@ -177,7 +177,7 @@ def _trial(candidate: Candidate, case: Case, names: Sequence[str]) -> tuple[floa
         moved = _moved(case, direction, factor * STEP)
         candidate.reset(job, moved)
         job.put_inputs("a", moved.inputs, requires_grad=True)
-        add_forward(job, case, "a", tape=str(factor))
+        add_graph_forward(job, case, "a", tape=str(factor))
         export_outputs(job, case, str(factor))
     sealed = candidate.attempt(job, "backward", "forwards under one seed").sealed
     cotangents, expected, size, kept, drawn = {}, 0.0, 0.0, 0.0, 0.0
@@ -198,7 +198,9 @@ def _trial(candidate: Candidate, case: Case, names: Sequence[str]) -> tuple[floa
         cotangents[name] = (torch.view_as_complex(given) if like.is_complex() else given).to(like)
     if 2 * kept < drawn:
         return None
-    result = candidate.attempt(ask(candidate, case, cotangents=cotangents), "backward", "backward under one seed")
+    result = candidate.attempt(
+        product_job(candidate, case, cotangents=cotangents), "backward", "backward under one seed"
+    )
     if result.failure is not None:
         return None
     gradients = product(candidate, case, result).gradients

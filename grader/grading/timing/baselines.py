@@ -26,8 +26,7 @@ from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.reference_process import REFERENCE_SECONDS
 from grader.grading.oracle.values import draw_cotangents
 from grader.grading.outcome import MAX_QUOTED
-from grader.grading.timing.calls import PARTS, Part, Phase
-from grader.grading.timing.stopping import QUICK
+from grader.grading.timing.calls import PARTS, Part, Phase, phases_of
 from grader.machine.backends import backend
 from grader.verdict.models import Environment, Problem, TimeLimits
 from grader.verdict.precision import Precision
@@ -122,10 +121,10 @@ def measure_baselines(
     return Baselines(timed, tuple(missing))
 
 
-def _timed(reference: _TimedReference, ready: list[Name]) -> tuple[Baseline, ...]:
+def _timed(reference: _TimedReference, ready: list[Name], rounds: int = 5) -> tuple[Baseline, ...]:
     times: dict[tuple[Name, Phase], list[Mapping[Part, float]]]
     times = {(name, phase): [] for name in ready for phase in reference.phases}
-    for count in range(QUICK.max_rounds):
+    for count in range(rounds):
         for phase in reference.phases:
             inputs = reference.draw()
             for name in ready if count % 2 else reversed(ready):
@@ -153,7 +152,7 @@ class _TimedReference:
         self._worker, self._case, self._device, self._tf32 = worker, case, oracle.device, tf32
         self._flush_bytes = backend(oracle.device).flush_bytes()
         self.draw: Callable[[], list[object]] = lambda: oracle.draw(case.variant)[1]
-        self.phases: tuple[Phase, ...] = ("inference", "training") if case.wrt else ("inference",)
+        self.phases = phases_of(case)
 
     def load(self, importing: p.Import, kept: Path | None) -> None:
         """Import the problem, and take the kernels that were kept of it."""

@@ -61,6 +61,11 @@ class Call:
     sealed: Mapping[str, torch.Tensor]
 
 
+def phases_of(case: Case, *, training: bool = True) -> tuple[Phase, ...]:
+    """Phases to time: without `training`, or with nothing to differentiate, inference alone."""
+    return ("inference", "training") if training and case.wrt else ("inference",)
+
+
 class NotQueued(Exception):
     """A call waited for the GPU before all of it was queued. It was let in late, so its time is void."""
 

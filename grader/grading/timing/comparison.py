@@ -205,9 +205,9 @@ class Row(NamedTuple):
         least, small = self.expected.least_judged, self.expected.slope * self.expected.rms
         if self.actual is None or least is None:
             return None
-        of, none = (self.compared, self.right), partial(torch.zeros_like, self.right)
-        differ = small_elements.wrong(*of, none, small=small, share=0.5, least=least) is not None
-        if not differ or passes(self.compared) is not False:
+        zeros = partial(torch.zeros_like, self.right)
+        found = small_elements.wrong(self.compared, self.right, zeros, small=small, share=0.5, least=least)
+        if found is None or passes(self.compared) is not False:
             return None
         return "differs from the reference's", "in elements far below its largest ones"
 
@@ -241,7 +241,7 @@ class ExactCheck:
             draw = self._source.values()
             wrt = case.wrt if draw.cotangents else ()
             plain = Pass(MODEL, draw.inputs, draw.state, draw.cotangents, wrt, case.training, tf32=self._tf32)
-            ask, pace = partial(oracle.ask, case), Pace(oracle.budget.product, oracle.clock)
+            ask, pace = partial(oracle.ask, case), Pace(oracle.budget.product_seconds, oracle.clock)
             # A library may have chosen not to round for the reference, which on few bits is all that differs.
             rounds = oracle.precision.meaning.tf32 or draw.few_bits
             _, self._trackers = track(ask, plain, traits, oracle.device, pace=pace, tf32=rounds)

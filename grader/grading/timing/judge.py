@@ -13,13 +13,13 @@ from grader.grading.oracle.oracle import KEPT_BYTES, Oracle
 from grader.grading.outcome import Judged, diagnose
 from grader.grading.shortage import ran_short
 from grader.grading.timing import shipped_flags
-from grader.grading.timing.calls import Phase
+from grader.grading.timing.calls import Phase, phases_of
 from grader.grading.timing.clocks import timing_of
 from grader.grading.timing.device_clocks import ClockWatch, DeviceClocks
 from grader.grading.timing.pair import WorkerPair
 from grader.grading.timing.roofline import counted_work
 from grader.grading.timing.rounds import Rounds, WrongOutput, collect
-from grader.grading.timing.stopping import Plan
+from grader.grading.timing.stopping import RoundLimits
 from grader.grading.timing.untimed import faults_of_values
 from grader.machine.backends import backend
 from grader.verdict.models import Diagnosis
@@ -32,12 +32,12 @@ def judge_timing(
     candidate: Candidate,
     oracle: Oracle,
     case: Case,
-    plan: Plan,
+    limits: RoundLimits,
     *,
     training: bool = True,
     tf32: bool = True,
     others: Sequence[Case] = (),
-    pace_apart: float = 0.0,
+    pace_apart: float,
     quiet: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Judged[TimingResult]:
     """Time one case: the forward alone without `training`; with `tf32` as PyTorch ships. Raises Stopped.
@@ -48,7 +48,7 @@ def judge_timing(
     """
     if not case.values_comparable:
         return _skipped(case)
-    phases: tuple[Phase, ...] = ("inference", "training") if training and case.wrt else ("inference",)
+    phases = phases_of(case, training=training)
     large = case.nbytes > KEPT_BYTES and backend(oracle.device).own_memory
     if large:
         candidate.release("timing")
@@ -58,7 +58,7 @@ def judge_timing(
     def timed(*, in_turn: bool) -> tuple[Rounds, dict[str, tuple[PhaseTiming, bool]], ClockWatch]:
         with WorkerPair(candidate, oracle, case, tf32=tf32, few_bits=few_bits, in_turn=in_turn) as pair:
             known = _known_calls(oracle, case, phases, tf32=tf32)
-            rounds = Rounds(pair, phases, oracle.device, known, plan, pace_apart)
+            rounds = Rounds(pair, phases, oracle.device, known, limits, pace_apart)
             with quiet():
                 return rounds, *_figures(rounds)
 
@@ -129,7 +129,7 @@ def _judge_other_sizes(candidate: Candidate, oracle: Oracle, cases: Sequence[Cas
     for case in cases:
         if not case.values_comparable:
             continue
-        phases: tuple[Phase, ...] = ("inference", "training") if training and case.wrt else ("inference",)
+        phases = phases_of(case, training=training)
         with WorkerPair(candidate, oracle, case, tf32=True, few_bits=True, timed=False) as pair:
             *_, wrong = pair.time_pair(dict.fromkeys(phases, 1), True, counts=False)
         if wrong is not None:

@@ -234,16 +234,12 @@ class WorkerPair:
         regions = max(drawn, cotangents) + max(outputs, gradients)
         workers = [side.worker.peak_device_bytes + regions for side in self._sides]
         values = [drawn + cotangents + 2 * (outputs + gradients), drawn + 2 * outputs]
-        return sum(workers) + sum(values[:phases]) <= own.free_bytes()
+        return sum(workers) + sum(values[:phases]) <= own.allocatable_bytes()
 
     def _release_memory(self) -> None:
         """Free the memory shared with both workers: the checks sent more at a time than timed calls do."""
         self._oracle.worker.release_memory()
-        try:
-            with self._candidate.worker.within(self._candidate.limits.call):
-                self._candidate.worker.release_memory()
-        except WorkerLost as error:
-            raise lost(error, "timing", "getting ready to be timed") from error
+        self._candidate.release_regions("timing", "getting ready to be timed")
 
     @contextlib.contextmanager
     def _other_paused(self, index: int) -> Iterator[None]:

@@ -14,7 +14,7 @@ from grader.grading.timing.clocks import Samples, Time
 from grader.grading.timing.device_clocks import ClockWatch
 from grader.grading.timing.pair import WorkerPair, WrongCall
 from grader.grading.timing.statistics import FEWEST_ROUNDS, FIRST_CALL_FACTOR, HOPELESS, Bias
-from grader.grading.timing.stopping import Plan, are_enough, are_precise, count_of
+from grader.grading.timing.stopping import RoundLimits, are_enough, are_precise, count_of
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Diagnosis
 
@@ -53,11 +53,11 @@ class Rounds:
         phases: Sequence[Phase],
         device: Device,
         known_calls: dict[Phase, int],
-        plan: Plan,
-        pace_apart: float = 0.0,
+        limits: RoundLimits,
+        pace_apart: float,
     ) -> None:
         """`known_calls`: calls in one sample by phase, as learned from earlier candidates; filled in here."""
-        self.device, self.plan, self._pace_apart = device, plan, pace_apart
+        self.device, self.limits, self._pace_apart = device, limits, pace_apart
         self._pair = pair
         self._groups = (tuple(phases),) if pair.together else tuple((phase,) for phase in phases)
         """Phases that one sample times together."""
@@ -80,7 +80,7 @@ class Rounds:
         for group in self._groups:
             times = self._time_pair(group, self._pair.reference_first(), counts=False)
             long = all(known_calls.get(phase) == 1 for phase in group)
-            if self.plan.stops_when_hopeless and long and _far_beyond_hopeless(times):
+            if self.limits.stops_when_hopeless and long and _far_beyond_hopeless(times):
                 self._first_calls[group] = times[1]
             # Even if later calls take a FIRST_CALL_FACTOR less, one of them is a sample.
             if backend(self.device).on_host:
@@ -97,7 +97,7 @@ class Rounds:
             try:
                 times = self._time_pair(short, reference_first)
             except NotQueued as missed:
-                if self.plan.stops_when_hopeless:  # each try takes a quarter of a second
+                if self.limits.stops_when_hopeless:  # each try takes a quarter of a second
                     self.begin_otherwise(missed)
                 continue
             found = {phase: repeats(_total(times[0], PARTS[phase]), self.device) for phase in short}
@@ -107,7 +107,7 @@ class Rounds:
 
     def begin(self) -> None:
         """Begin rounds that replace all earlier ones: one of the first has pairs with a probe."""
-        self._rounds_until_probe = chance.draw.randrange(math.ceil(min(self.plan.min_rounds, FEWEST_ROUNDS)))
+        self._rounds_until_probe = chance.draw.randrange(math.ceil(min(self.limits.min_rounds, FEWEST_ROUNDS)))
 
     def begin_otherwise(self, missed: NotQueued) -> None:
         """Begin calls that cannot be queued otherwise from now on, on both sides alike."""
@@ -183,7 +183,7 @@ def collect(rounds: Rounds, watch: ClockWatch) -> dict[str, Samples]:
     samples: dict[str, Samples] = {}
     rounds.begin()
     started, missed = time.monotonic() - rounds.warm_up_seconds, False
-    while count_of(samples) < rounds.plan.max_rounds:
+    while count_of(samples) < rounds.limits.max_rounds:
         try:
             longer = _with_next_round(samples, rounds, watch)
         except NotQueued as error:
@@ -195,7 +195,7 @@ def collect(rounds: Rounds, watch: ClockWatch) -> dict[str, Samples]:
             continue
         if watch.counts():
             samples = longer
-        if are_enough(samples, rounds.plan, time.monotonic() - started):
+        if are_enough(samples, rounds.limits, time.monotonic() - started):
             break
     return samples
 
@@ -209,7 +209,7 @@ def _with_next_round(samples: Mapping[str, Samples], rounds: Rounds, watch: Cloc
         for name in times:
             earlier = samples[name].rounds if samples else []
             longer[name] = Samples(rounds.device, [*earlier, tuple(pair[name] for pair in pairs)], rounds.bias)
-        if count_of(longer) >= rounds.plan.min_rounds and are_precise(longer):
+        if count_of(longer) >= rounds.limits.min_rounds and are_precise(longer):
             break
     return longer
 

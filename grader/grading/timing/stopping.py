@@ -21,8 +21,8 @@ from grader.verdict.models import Device
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A plan for rounds of timing: how many, and for how long."""
+class RoundLimits:
+    """Limits of the rounds of timing: their number and their time."""
 
     min_rounds: float
     max_rounds: int
@@ -34,8 +34,8 @@ class Plan:
     pace_tolerance: float = 0.005
     """Relative difference of both processes' pace that is accepted where launches show."""
     short_ms: float = 0.03
-    """Milliseconds of a kernel below which they do. In one process a launch costs a GPU up to 0.15 us more than in
-    another: this makes half of the margin."""
+    """Milliseconds: shorter kernels have launch costs that show. In one process a launch costs a GPU up to 0.15 us more
+    than in another, which makes half of the margin."""
 
     @property
     def longest(self) -> float:
@@ -43,31 +43,33 @@ class Plan:
         return 3 * self.seconds
 
 
-QUICK = Plan(
+QUICK = RoundLimits(
     min_rounds=FEWEST_ROUNDS, max_rounds=5, seconds=0.8, stops_when_hopeless=True, pace_tolerance=0.03, short_ms=0.01
 )
-"""The plan of a grading with `quick`. A choice: the rounds take about as long as the checks before them."""
+"""The limits with `quick`. A grading has seconds of its own (`Budget`): these are for tests and benchmarks.
+
+A choice: the rounds take about as long as the checks before them."""
 
 
-def thorough(device: Device) -> Plan:
-    """The plan of a grading without `quick`."""
-    return Plan(min_rounds=MANY_ROUNDS, max_rounds=backend(device).timing.most_rounds, seconds=20.0)
+def thorough(device: Device) -> RoundLimits:
+    """The limits without `quick`; a grading has seconds of its own, and these are the selftest's."""
+    return RoundLimits(min_rounds=MANY_ROUNDS, max_rounds=backend(device).timing.most_rounds, seconds=20.0)
 
 
-def are_enough(samples: Mapping[str, Samples], plan: Plan, seconds: float) -> bool:
+def are_enough(samples: Mapping[str, Samples], limits: RoundLimits, seconds: float) -> bool:
     """Whether no further round is needed, so many seconds after the timing began."""
     if not samples:
         return False
     count, precise = count_of(samples), are_precise(samples)
     ranking = samples.get("total") or samples["forward"]
     _, low, high = speedup(ranking.reported())
-    if plan.stops_when_hopeless and high < HOPELESS and not disturbed(low, high):
+    if limits.stops_when_hopeless and high < HOPELESS and not disturbed(low, high):
         return True
-    if seconds < plan.longest and any(_may_be_placement(of) for of in samples.values()):
+    if seconds < limits.longest and any(_may_be_placement(of) for of in samples.values()):
         return False
-    if seconds > plan.seconds and count >= (FEWEST_ROUNDS if precise else MIN_ROUNDS):
+    if seconds > limits.seconds and count >= (FEWEST_ROUNDS if precise else MIN_ROUNDS):
         return True
-    return precise and count >= plan.min_rounds
+    return precise and count >= limits.min_rounds
 
 
 def count_of(samples: Mapping[str, Samples]) -> float:
@@ -85,5 +87,5 @@ def are_precise(samples: Mapping[str, Samples]) -> bool:
 def _may_be_placement(samples: Samples) -> bool:
     rounds = samples.reported()
     found, reference_ms = speedup(rounds), statistics.median(ms for r in rounds for ms in r.reference_ms)
-    how = samples.count / 2, samples.device, reference_ms
-    return may_be_placement(found.ci_low, found.ci_high, *how, samples.bias)
+    count = samples.count / 2
+    return may_be_placement(found.ci_low, found.ci_high, count, samples.device, reference_ms, samples.bias)

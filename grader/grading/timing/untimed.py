@@ -77,7 +77,7 @@ def faults_of_values(candidate: Candidate, oracle: Oracle, wrong: WrongCall) -> 
         taken = None if value is None else candidate.taken(other, fault.name, value)
         if of is None or ours is None or not _agree(of, taken, ours):
             return []
-    alone = ExperimentCases.of_one(other, oracle.budget.experiment)
+    alone = ExperimentCases.of_one(other, oracle.budget.experiment_seconds)
     return [on_another_draw(one) for one in explain_gradients(candidate, oracle, (), other, judged, alone)]
 
 

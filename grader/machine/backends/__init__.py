@@ -163,7 +163,7 @@ class DeviceBackend:
         """Bytes of the device's own memory that no process uses; 0 if it has none."""
         return 0
 
-    def free_bytes(self) -> int:
+    def allocatable_bytes(self) -> int:
         """Bytes that are left of the limit, and free; 0 if it has no memory of its own."""
         return 0
 

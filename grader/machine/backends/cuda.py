@@ -168,7 +168,7 @@ class CudaBackend(DeviceBackend):
 
         return int(torch.cuda.mem_get_info()[0])
 
-    def free_bytes(self) -> int:
+    def allocatable_bytes(self) -> int:
         import torch
 
         free, total = torch.cuda.mem_get_info()

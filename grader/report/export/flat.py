@@ -30,7 +30,9 @@ def require_pyarrow() -> None:
     try:
         import pyarrow.parquet  # noqa: F401
     except ImportError as error:
-        raise UserError("Parquet needs pyarrow; pip install 'kernel-grader[parquet]', or use --format csv") from error
+        raise UserError(
+            "Parquet needs pyarrow; `pip install '.[parquet]'` in the grader's checkout, or use --format csv"
+        ) from error
 
 
 def write_parquet(verdicts: Iterable[Verdict], out: BinaryIO) -> None:

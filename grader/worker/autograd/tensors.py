@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import nn
 
-from grader.protocol import MOST_ENTRIES, NUMBERS, TensorInfo
+from grader.protocol import MOST_ENTRIES, NUMBERS, TensorInfo, dtype_name
 
 _DTYPES: dict[type, torch.dtype] = {of: getattr(torch, NUMBERS[of.__name__]) for of in (bool, int, float)}
 """The dtypes of plain numbers, which a subclass of theirs is not."""
@@ -53,7 +53,7 @@ def describe(name: str, value: object) -> TensorInfo:
         name=name,
         type_name=type(value).__name__[:512],
         shape=tuple(value.shape),
-        dtype=str(value.dtype).removeprefix("torch."),
+        dtype=dtype_name(value.dtype),
         device=value.device.type,
         requires_grad=value.requires_grad,
         is_leaf=value.is_leaf,

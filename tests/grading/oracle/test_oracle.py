@@ -34,7 +34,7 @@ def test_results_that_come_back_one_by_one_are_the_same(resources, monkeypatch, 
     traits = oracle.traits(case)
 
     def run():
-        oracle.ready(case, model)
+        oracle.ready(case)
         one = Pass(model, case.inputs, case.state, case.cotangents, case.wrt, case.training)
         return next(oracle.evaluate_each(traits, [one]))
 
@@ -277,7 +277,7 @@ def test_where_a_gpu_has_no_room_for_float64_the_float32_run_stands_in(tmp_path,
     with Resources() as resources:
         oracle = resources.oracle(problem, Device.CPU)
         monkeypatch.setattr(CpuBackend, "own_memory", True)
-        monkeypatch.setattr(CpuBackend, "free_bytes", lambda self: free)
+        monkeypatch.setattr(CpuBackend, "allocatable_bytes", lambda self: free)
         case = oracle.case("full")
         assert (oracle.runs_float64(case), oracle.exact_seconds(case) > 0) == (in_float64, in_float64)
         assert all(0 < of.error_l2 < 1e-5 * of.norm for of in (case.outputs["output"], case.gradients["input[0]"]))
@@ -316,7 +316,7 @@ def test_passes_that_share_large_parameters_make_one_job(resources, monkeypatch)
         yield from in_one_job(reference, traits, passes, streamed)
 
     monkeypatch.setattr(evaluation, "_in_one_job", counted)
-    oracle.ready(case, MODEL)
+    oracle.ready(case)
     results = list(oracle.evaluate_each(traits, [one] * 7))
     assert sizes == [5, 2]
     for result in results:

@@ -34,7 +34,7 @@ def test_operands_that_are_cut_off_are_right_where_tensorfloat32_is(oracle, bits
     """Tensor cores cut off what was not rounded. Eight bits are those of bfloat16."""
     case = oracle.case("full")
     plain = Pass(MODEL, case.inputs, case.state)
-    ask, pace = partial(oracle.ask, case), Pace(oracle.budget.product, oracle.clock)
+    ask, pace = partial(oracle.ask, case), Pace(oracle.budget.product_seconds, oracle.clock)
     _, trackers = track(ask, plain, oracle.traits(case), oracle.device, pace=pace, tf32=True)
     (expected,) = trackers.expected("outputs", lambda _: case.outputs["output"].reduction_length).values()
     found = next(ask([shortened(plain, bits)])).outputs["output"]

@@ -129,6 +129,6 @@ def test_dropped_rounds_are_replaced(monkeypatch, tmp_path):
 
 
 def device_clocks_plan():
-    from grader.grading.timing.stopping import Plan
+    from grader.grading.timing.stopping import RoundLimits
 
-    return Plan(min_rounds=3, max_rounds=3, seconds=60.0)
+    return RoundLimits(min_rounds=3, max_rounds=3, seconds=60.0)

@@ -136,7 +136,7 @@ def test_in_turn_a_side_gives_its_memory_back_before_the_other_is_called(monkeyp
 def test_the_sides_take_turns_where_one_fits_and_phases_share_a_sample_unless_values_have_to_be_kept(
     monkeypatch, free_gib, in_turn, repeat, together
 ):
-    own = SimpleNamespace(own_memory=True, free_bytes=lambda: int(free_gib * 2**30))
+    own = SimpleNamespace(own_memory=True, allocatable_bytes=lambda: int(free_gib * 2**30))
     problem = samples.problem(source=samples.PROBLEM_SOURCE)
     with Resources() as resources, resources.candidate(itself(problem), Device.CPU) as candidate:
         oracle = resources.oracle(problem, Device.CPU)
@@ -234,7 +234,7 @@ def test_the_warm_up_goes_on_while_others_come_to_rest(monkeypatch):
     problem = samples.problem(source=samples.PROBLEM_SOURCE)
     with Resources() as resources, resources.candidate(itself(problem), Device.CPU) as candidate:
         oracle = resources.oracle(problem, Device.CPU)
-        judge_timing(candidate, oracle, oracle.case("full"), QUICK, quiet=quiet)
+        judge_timing(candidate, oracle, oracle.case("full"), QUICK, pace_apart=0.0, quiet=quiet)
     begun = seen.index("quiet")
     assert begun in (1, 2), "both phases, once or, if a first call was short, twice"
     assert seen[-1] == "over"

@@ -14,10 +14,10 @@ from grader.grading.timing.clocks import Time
 from grader.grading.timing.device_clocks import ClockWatch
 from grader.grading.timing.judge import _figures
 from grader.grading.timing.rounds import Rounds
-from grader.grading.timing.stopping import Plan
+from grader.grading.timing.stopping import RoundLimits
 from grader.verdict.models import Device
 
-PLAN = Plan(min_rounds=3, max_rounds=3, seconds=60.0)
+PLAN = RoundLimits(min_rounds=3, max_rounds=3, seconds=60.0)
 LAUNCHES_MS = 0.9
 
 
@@ -57,7 +57,7 @@ class Pair:
 
 
 def collect(pair, known=None, plan=PLAN):
-    of = Rounds(pair, ("inference", "training"), Device.CUDA, {} if known is None else known, plan)
+    of = Rounds(pair, ("inference", "training"), Device.CUDA, {} if known is None else known, plan, 0.0)
     samples = timing_rounds.collect(of, ClockWatch(None))
     return of, {name: [r.reported for pairs in found.rounds for r, _ in pairs] for name, found in samples.items()}
 
@@ -92,7 +92,7 @@ def test_each_phase_has_one_probe_in_a_pair_that_is_compared(waits_at, quick):
 def test_rounds_that_replace_others_have_a_probe_too(lies_until):
     """Else a submission whose calls wait, or whose clock is wrong, from the third round on knows that none comes."""
     pair = Pair(2.0, lies_until=lies_until, waits_at=range(6, 100) if not lies_until else ())
-    _figures(Rounds(pair, ("inference", "training"), Device.CUDA, {}, PLAN))
+    _figures(Rounds(pair, ("inference", "training"), Device.CUDA, {}, PLAN, 0.0))
     assert pair.probes == ["inference", "training"] * 2
 
 
@@ -164,7 +164,7 @@ def test_after_one_wait_the_round_is_repeated_without_launches():
 @pytest.mark.parametrize(("lies_until", "disputed_figures"), [(0, 0), (7, 0), (100, 3)])
 def test_rounds_are_repeated_once_if_the_clocks_disagree(lies_until, disputed_figures):
     pair = Pair(2.0, lies_until=lies_until)
-    rounds = Rounds(pair, ("inference", "training"), Device.CUDA, {}, PLAN)
+    rounds = Rounds(pair, ("inference", "training"), Device.CUDA, {}, PLAN, 0.0)
     figures, _ = _figures(rounds)
     assert sum(disputed for _, disputed in figures.values()) == disputed_figures
     assert len(pair.calls) == 1 + 6 * (2 if lies_until else 1)
@@ -224,8 +224,8 @@ def test_a_first_call_that_loads_something_does_not(slower, stops_when_hopeless)
 
 @pytest.mark.parametrize(("slower", "verdict"), [(4, "slower"), (2.5, "inconclusive")])
 def test_after_one_round_only_hopeless_candidates_are_slower(slower, verdict):
-    plan = Plan(min_rounds=1, max_rounds=1, seconds=60.0)
-    figures, _ = _figures(Rounds(Pair(2.0, slower=slower), ("inference", "training"), Device.CUDA, {}, plan))
+    plan = RoundLimits(min_rounds=1, max_rounds=1, seconds=60.0)
+    figures, _ = _figures(Rounds(Pair(2.0, slower=slower), ("inference", "training"), Device.CUDA, {}, plan, 0.0))
     assert {name: timing.verdict for name, (timing, _) in figures.items()} == dict.fromkeys(figures, verdict)
 
 

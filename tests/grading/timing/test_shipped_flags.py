@@ -144,7 +144,7 @@ def test_timed_calls_are_judged_by_it(resources, with_tf32, tmp_path, error, for
     submission = Submission(author="ann", problem_id=problem.id, path="x", source=source)
     oracle = resources.oracle(problem, Device.CPU)
     with resources.candidate(submission, Device.CPU) as candidate:
-        judged = judge_timing(candidate, oracle, oracle.case("full"), QUICK)
+        judged = judge_timing(candidate, oracle, oracle.case("full"), QUICK, pace_apart=0.0)
     wrong = [diagnosis.code for diagnosis in judged.diagnoses if diagnosis.severity == "error"]
     assert wrong == ([] if right else ["timed_gradient_wrong"]), judged.diagnoses
 
@@ -164,7 +164,7 @@ def get_variants():
         source = SUBMISSION.format(error=error, forward=PLAIN)
         submission = Submission(author="ann", problem_id=problem.id, path="x", source=source)
         with resources.candidate(submission, Device.CPU) as candidate:
-            judged = judge_timing(candidate, oracle, oracle.case("full"), QUICK, others=others)
+            judged = judge_timing(candidate, oracle, oracle.case("full"), QUICK, pace_apart=0.0, others=others)
         wrong = [diagnosis for diagnosis in judged.diagnoses if diagnosis.severity == "error"]
         assert not wrong if right else "variant odd" in wrong[0].message, judged.diagnoses
 

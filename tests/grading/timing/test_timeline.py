@@ -8,7 +8,7 @@ from grader.catalog.problems import find_problems
 from grader.executor.gpu_timeline import RELEASE_SECONDS
 from grader.grading import plan
 from grader.grading.pipeline import Pipeline
-from grader.grading.timing.stopping import Plan
+from grader.grading.timing.stopping import RoundLimits
 from grader.options import GraderOptions
 from grader.verdict.models import Problem, Submission
 from tests.expected import CASES
@@ -59,7 +59,7 @@ def get_init_inputs():
 @pytest.fixture(scope="module")
 def grader():
     with pytest.MonkeyPatch.context() as patch, Pipeline(GraderOptions(device="cuda", quick=True)) as made:
-        patch.setattr(plan, "QUICK", Plan(min_rounds=6, max_rounds=6, seconds=60.0))
+        patch.setattr(plan, "QUICK", RoundLimits(min_rounds=6, max_rounds=6, seconds=60.0))
         yield made
 
 

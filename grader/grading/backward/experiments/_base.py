@@ -10,7 +10,7 @@ import torch
 
 from grader.executor import JobResult
 from grader.grading.candidate.candidate import Candidate
-from grader.grading.candidate.vjp import Answer, ask, product
+from grader.grading.candidate.vjp import Answer, product, product_job
 from grader.grading.compare import scaling, tolerance
 from grader.grading.compare.scaling import REDUCED_PRECISION
 from grader.grading.oracle.case import Case
@@ -19,7 +19,7 @@ from grader.verdict.codes import CODES
 from grader.verdict.models import Diagnosis
 
 Mode = Literal["train", "eval"]
-Phase = Literal["cause", "post-check"]
+Purpose = Literal["cause", "post-check"]
 """`cause`: runs when a product is wrong, to explain it. `post-check`: runs when all products are right, as all do."""
 
 
@@ -121,9 +121,9 @@ def experiment(
     return register
 
 
-def experiments(phase: Phase, mode: Mode) -> tuple[Experiment, ...]:
-    """The experiments of a phase and mode, in the order in which they run."""
-    chosen = (one for one in _EXPERIMENTS.values() if one.explains or phase == "post-check")
+def experiments(purpose: Purpose, mode: Mode) -> tuple[Experiment, ...]:
+    """The experiments of a purpose and mode, in the order in which they run."""
+    chosen = (one for one in _EXPERIMENTS.values() if one.explains or purpose == "post-check")
     chosen = (one for one in chosen if not one.train_only or mode == "train")
     return tuple(sorted(chosen, key=lambda one: (not one.lasting, one.rank)))
 
@@ -186,7 +186,7 @@ def present(gradients: Mapping[str, torch.Tensor | None]) -> dict[str, torch.Ten
 def plain_is_right(candidate: Candidate, case: Case) -> bool:
     """Whether the product for a contiguous grad_output is right, as it was last seen. Raises Stopped."""
     if case not in candidate.plain_right:
-        result = candidate.attempt(ask(candidate, case), "backward", "backward with a contiguous grad_output")
+        result = candidate.attempt(product_job(candidate, case), "backward", "backward with a contiguous grad_output")
         note_plain(candidate, case, result, "a")
     return candidate.plain_right[case]
 

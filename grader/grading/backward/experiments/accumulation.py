@@ -24,7 +24,7 @@ from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.vjp import (
     Answer,
     Question,
-    add_forward,
+    add_graph_forward,
     attempt_each,
     export_gradients,
     one_product,
@@ -226,11 +226,11 @@ def _twice(job: JobBuilder, key: str, candidate: Candidate, case: Case, *, retai
         given = job.cotangents(cotangents)
         job.step(p.Backward(tape="a", grads=key, cotangents=given, wrt=wrt, into=into, retain_graph=retain))
 
-    add_forward(job, case, "a")
+    add_graph_forward(job, case, "a")
     backward(case.cotangents, "fresh", retain=retained)
     if not retained:
         candidate.reset(job, case, only=case.updated_buffers)
-        add_forward(job, case, "a")
+        add_graph_forward(job, case, "a")
     backward(_minus_half(case), "add", retain=False)
     export_gradients(job, candidate, case, key, case.wrt)
 
@@ -244,7 +244,7 @@ def _three_times(job: JobBuilder, key: str, candidate: Candidate, case: Case) ->
     for tape in given:
         if tape != key:
             candidate.reset(job, case, only=case.updated_buffers)
-        add_forward(job, case, "a", tape=tape)
+        add_graph_forward(job, case, "a", tape=tape)
     for tape, cotangents in given.items():
         job.step(p.Backward(tape=tape, grads=tape, cotangents=job.cotangents(cotangents), wrt=wrt))
     export_gradients(job, candidate, case, key, case.wrt)

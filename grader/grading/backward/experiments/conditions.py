@@ -11,7 +11,7 @@ from grader.grading.backward.experiments._base import ExperimentCases, experimen
 from grader.grading.backward.experiments.accumulation import carried_over
 from grader.grading.backward.experiments.grad_outputs import ignores_grad_output
 from grader.grading.candidate.candidate import Candidate
-from grader.grading.candidate.vjp import ask, attempt_each, one_product, product
+from grader.grading.candidate.vjp import attempt_each, one_product, product, product_job
 from grader.grading.compare import tolerance
 from grader.grading.compare.blocks import same_bits
 from grader.grading.oracle.case import Case
@@ -121,7 +121,7 @@ def nondeterministic_grad(candidate: Candidate, cases: ExperimentCases) -> Diagn
         if pattern is not None:
             what = f"{what}, {pattern.text}"
         remedy = pattern.remedy if pattern else VARIES
-        return diagnose("nondeterministic_grad", what, where=case.place, amount=amount, remedy=remedy)
+        return diagnose("nondeterministic_grad", what, where=case.where, amount=amount, remedy=remedy)
     what = f"gradient of `{operand}` differs by up to {distance:.2g} between repeats"
     where = f"run {turn} of {REPEATS}"
     return diagnose("nondeterministic_grad", what, where=where, remedy=FIXED_ORDER, severity="warning")
@@ -150,7 +150,7 @@ def _adds_to_earlier(candidate: Candidate, cases: ExperimentCases) -> bool:
     train_only=True,
 )
 def double_backward_unsupported(candidate: Candidate, cases: ExperimentCases) -> Diagnosis | None:
-    result = candidate.attempt(ask(candidate, cases.first, double=True), "backward", "differentiating twice")
+    result = candidate.attempt(product_job(candidate, cases.first, double=True), "backward", "differentiating twice")
     supported = result.failure is None and result.of(p.Gradients)[0].double_backward
     candidate.forget()  # a backward may write into buffers, which require grad now
     if supported:

@@ -10,7 +10,7 @@ from itertools import product
 from grader.grading.backward.experiments._base import ExperimentCases, experiment, first_wrong
 from grader.grading.candidate.candidate import Candidate, export_buffers
 from grader.grading.candidate.outputs import check_buffers, differ
-from grader.grading.candidate.vjp import Answer, ask, attempt_each, one_product
+from grader.grading.candidate.vjp import Answer, attempt_each, one_product, product_job
 from grader.grading.oracle.case import Case, is_input
 from grader.grading.outcome import MAX_LISTED, diagnose, first_line
 from grader.grading.wording import names
@@ -115,7 +115,7 @@ def _not_updated(candidate: Candidate, case: Case) -> Diagnosis | None:
     for what, frozen in (("inputs", inputs), ("parameters", parameters)):
         if not frozen or len(frozen) == len(case.wrt):
             continue
-        job = ask(candidate, case, frozen=frozen)
+        job = product_job(candidate, case, frozen=frozen)
         export_buffers(job, candidate, case)
         result = candidate.attempt(job, "backward", f"backward with all {what} frozen")
         wrong = None if result.failure else differ(check_buffers(candidate, case, result))

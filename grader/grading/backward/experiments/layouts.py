@@ -16,7 +16,7 @@ from grader.grading.backward.experiments._base import (
     plain_is_right,
 )
 from grader.grading.candidate.candidate import Candidate
-from grader.grading.candidate.vjp import Answer, ask, attempt_each, one_product, product
+from grader.grading.candidate.vjp import Answer, attempt_each, one_product, product, product_job
 from grader.grading.compare import tolerance
 from grader.grading.oracle.case import Case
 from grader.grading.outcome import diagnose, first_line
@@ -119,7 +119,7 @@ def _unlike(candidate: Candidate, case: Case, answer: Answer, control: Answer) -
 def _wrong_layout_inside(candidate: Candidate, case: Case) -> Diagnosis | None:
     """Wrong even for a contiguous grad_output, since an operation in between passes on another layout."""
     doing = "backward with contiguous gradients inside"
-    result = candidate.attempt(ask(candidate, case, contiguous_grads=True), "backward", doing)
+    result = candidate.attempt(product_job(candidate, case, contiguous_grads=True), "backward", doing)
     if result.failure is not None or first_wrong(candidate, case, result) is not None:
         return None
     return diagnose(

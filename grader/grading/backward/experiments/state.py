@@ -14,7 +14,14 @@ from grader.grading.backward.experiments._base import ExperimentCases, experimen
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.outputs import check_output
 from grader.grading.candidate.placement import parts
-from grader.grading.candidate.vjp import Answer, Question, add_forward, add_product, attempt_each, export_gradients
+from grader.grading.candidate.vjp import (
+    Answer,
+    Question,
+    add_graph_forward,
+    add_product,
+    attempt_each,
+    export_gradients,
+)
 from grader.grading.compare.blocks import LARGE_BYTES, same_bits
 from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.evaluation import MODEL
@@ -76,7 +83,7 @@ def _mutated(candidate: Candidate, modes: Sequence[ExperimentCases]) -> Diagnosi
     overwritten = list(dict.fromkeys(source.split(":", 2)[2] for source in changed(grad_outputs)))
     if overwritten:
         what = f"the backward changes the grad_output of {names(overwritten)} in place"
-        return diagnose("grad_output_modified", what, where=case.place, remedy=NEW_TENSOR)
+        return diagnose("grad_output_modified", what, where=case.where, remedy=NEW_TENSOR)
     mutated = [] if case.clone_inputs else list(dict.fromkeys(labels[source] for source in changed(before)))
     if not mutated:
         return None
@@ -124,7 +131,7 @@ def _needs_outputs(candidate: Candidate, cases: ExperimentCases) -> Diagnosis | 
 
 def _after_change(candidate: Candidate, case: Case, job: JobBuilder, key: str) -> None:
     job.put_inputs("a", case.inputs, requires_grad=True)
-    add_forward(job, case, "a")
+    add_graph_forward(job, case, "a")
     job.step(p.Overwrite(tape="a"))
     cotangents = job.cotangents(case.cotangents)
     job.step(p.Backward(tape="a", grads=key, cotangents=cotangents, wrt=candidate.wrt(case)))
@@ -137,7 +144,7 @@ def _interleaved(candidate: Candidate, cases: ExperimentCases, job: JobBuilder, 
     tapes = [f"{key}.{turn}" for turn in range(3)]
     for tape, case, inputs in zip(tapes, (first, between, between), (first.inputs, others, others), strict=True):
         job.put_inputs(tape, inputs, requires_grad=True)
-        add_forward(job, case, tape)
+        add_graph_forward(job, case, tape)
     export_outputs(job, first, tapes[0])
     wrt = candidate.wrt(first)
     job.step(p.Backward(tape=tapes[0], grads=key, cotangents=job.cotangents(first.cotangents), wrt=wrt))
