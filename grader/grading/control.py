@@ -14,13 +14,13 @@ from grader.grading.candidate.candidate import Candidate
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped
 from grader.grading.shortage import is_shortage
-from grader.verdict.models import Diagnosis, TimeLimits
+from grader.verdict.models import Diagnosis, StageName, TimeLimits
 
 Check = Callable[[Candidate], Diagnosis | None]
 
 
 def with_memory(
-    candidate: Candidate, oracle: Oracle, check: Callable[[], Diagnosis | None], stage: str
+    candidate: Candidate, oracle: Oracle, check: Callable[[], Diagnosis | None], stage: StageName
 ) -> Diagnosis | None:
     """The check's diagnosis; where the device's memory ran out, that of another try.
 

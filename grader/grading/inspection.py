@@ -25,7 +25,7 @@ from grader.grading.oracle.remembered import remembered
 from grader.grading.outcome import MAX_LISTED, Stopped, diagnose
 from grader.machine.backends import backend
 from grader.verdict.labels import Seen
-from grader.verdict.models import Diagnosis
+from grader.verdict.models import Diagnosis, StageName
 from grader.verdict.stages import KernelUse
 
 
@@ -42,7 +42,7 @@ def judge_bounds(candidate: Candidate, case: Case, *, backward: bool, seconds: f
 
     Only the information that it was left out if a pass takes longer than `seconds` between redzones.
     """
-    stage = "backward" if backward else "forward"
+    stage: StageName = "backward" if backward else "forward"
     result = _guarded(candidate, case, backward, "nan", seconds)
     if result is None:
         return None

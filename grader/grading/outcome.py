@@ -10,7 +10,7 @@ from grader.errors import printable
 from grader.executor import Killer, WorkerLost
 from grader.protocol import Failure
 from grader.verdict.codes import CODES, Severity
-from grader.verdict.models import Diagnosis, Status
+from grader.verdict.models import Diagnosis, StageName, Status
 from grader.verdict.stages import StageStatus
 
 _Result = TypeVar("_Result")
@@ -68,7 +68,7 @@ def diagnose(
     where: str | None = None,
     amount: str | None = None,
     remedy: str | None = None,
-    stage: str | None = None,
+    stage: StageName | None = None,
     severity: Severity | None = None,
     detail: Mapping[str, object] | None = None,
 ) -> Diagnosis:
@@ -80,7 +80,7 @@ def diagnose(
     message = what + (f" ({where})" if where else "") + (f", {amount}" if amount else "")
     return Diagnosis(
         code=code,
-        stage=stage or CODES[code].stage,  # type: ignore[arg-type]
+        stage=stage or CODES[code].stage,
         message=f"{message}: {remedy}" if remedy else message,
         severity=severity or CODES[code].severity,
         detail=dict(detail or {}),
@@ -110,7 +110,7 @@ def on_another_draw(diagnosis: Diagnosis, other: str = "another draw of inputs a
     return diagnosis.model_copy(update={"message": f"on {other}, {diagnosis.message}"})
 
 
-def lost(worker_lost: WorkerLost, stage: str, doing: str) -> Stopped:
+def lost(worker_lost: WorkerLost, stage: StageName, doing: str) -> Stopped:
     """The worker died or gave no answer while it was `doing` something."""
     codes = {
         Status.TIMEOUT: "timed_out",
@@ -134,7 +134,7 @@ def lost(worker_lost: WorkerLost, stage: str, doing: str) -> Stopped:
     return Stopped(diagnose(code, what, where=doing, remedy=remedy, stage=stage, detail=detail), kill)
 
 
-def raised(failure: Failure, stage: str, doing: str, *, usual_code: str = "raised") -> Stopped:
+def raised(failure: Failure, stage: StageName, doing: str, *, usual_code: str = "raised") -> Stopped:
     """A step raised while the worker was `doing` something; `usual_code` unless memory or CUDA failed."""
     code = usual_code
     if failure.kind == "out_of_memory":

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from grader.verdict.models import Status
+from grader.verdict.models import StageName, Status
 
 Severity = Literal["error", "warning", "info"]
 
@@ -15,7 +15,7 @@ Severity = Literal["error", "warning", "info"]
 class Code(NamedTuple):
     """The meaning of a diagnosis code."""
 
-    stage: str
+    stage: StageName
     """The stage that reports it, unless a diagnosis names another."""
     meaning: str
     remedy: str

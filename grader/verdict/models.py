@@ -133,12 +133,16 @@ class Submission(Value):
         return f"{self.author}/{self.problem_id}" + (f"__{self.label}" if self.label else "")
 
 
+StageName = Literal["load", "build", "forward", "backward", "timing", "integrity"]
+"""What a diagnosis is about: a stage of a grading, loading the submission, or a breach of the rules."""
+
+
 class Diagnosis(Value):
     """One sentence that says what to change, under a stable code."""
 
     code: str
     """A key of `grader.verdict.codes.CODES`."""
-    stage: Literal["load", "build", "forward", "backward", "timing", "integrity"]
+    stage: StageName
     message: str
     """What is wrong, where, by how much, and the remedy, in one sentence."""
     severity: Literal["error", "warning", "info"] = "error"

@@ -8,7 +8,7 @@ from typing import Literal
 
 import torch
 
-from grader.grading.backward.experiments.grad_outputs import alike
+from grader.grading.backward.experiments.grad_outputs import alike_in_part
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.vjp import Product, gradients_of, product, product_job
 from grader.grading.compare import tolerance
@@ -136,7 +136,7 @@ def right_for_ones(candidate: Candidate, oracle: Oracle, case: Case, actual: Pro
     # An order of elements, as after a transpose, does not matter to ones either.
     doing = "backward with the elements of grad_output in another order"
     result = candidate.attempt(
-        product_job(candidate, case, cotangents=alike(case.cotangents, case.seed)), "backward", doing
+        product_job(candidate, case, cotangents=alike_in_part(case.cotangents, case.seed)), "backward", doing
     )
     if result.failure is not None or not _same(actual, product(candidate, case, result), wrong):
         return []

@@ -25,7 +25,7 @@ from grader.grading.outcome import (
     raised,
 )
 from grader.machine.backends import backend
-from grader.verdict.models import Device, TimeLimits
+from grader.verdict.models import Device, StageName, TimeLimits
 
 
 @dataclass(frozen=True)
@@ -143,14 +143,14 @@ class Candidate:
             return None
         return "buffer" if place.name in made.buffers else "frozen" if place.name in made.frozen else None
 
-    def run(self, job: JobBuilder, stage: str, doing: str) -> JobResult:
+    def run(self, job: JobBuilder, stage: StageName, doing: str) -> JobResult:
         """The job's result. Raises Stopped when the worker is lost or a step raises."""
         result = self.attempt(job, stage, doing)
         if result.failure is not None:
             raise raised(result.failure, stage, doing)
         return result
 
-    def attempt(self, job: JobBuilder, stage: str, doing: str) -> JobResult:
+    def attempt(self, job: JobBuilder, stage: StageName, doing: str) -> JobResult:
         """The job's result, or its failure. Raises Stopped only when the worker is lost."""
         started = time.monotonic()
         try:
@@ -162,7 +162,7 @@ class Candidate:
         result.lost_as(lambda error: lost(error, stage, doing))
         return result
 
-    def release(self, stage: str) -> None:
+    def release(self, stage: StageName) -> None:
         """Give the device's memory back that no model needs. Raises Stopped."""
         job = JobBuilder(self.worker, self.device)
         job.step(p.Drop(keep_bytes=0))
@@ -170,7 +170,7 @@ class Candidate:
         self.run(job, stage, doing)
         self.release_regions(stage, doing)
 
-    def release_regions(self, stage: str, doing: str) -> None:
+    def release_regions(self, stage: StageName, doing: str) -> None:
         """Free the memory that is shared with the worker. Raises Stopped."""
         try:
             with self.worker.within(self.limits.call):
@@ -178,7 +178,7 @@ class Candidate:
         except WorkerLost as error:
             raise lost(error, stage, doing) from error
 
-    def release_after(self, case: Case, stage: str) -> None:
+    def release_after(self, case: Case, stage: StageName) -> None:
         """Give back what a large case needed on a device with memory of its own. Raises Stopped."""
         if backend(self.device).own_memory and case.nbytes > p.SPARE_BYTES:
             self.release(stage)

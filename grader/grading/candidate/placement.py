@@ -15,7 +15,7 @@ import torch
 from grader import protocol as p
 from grader.executor import JobBuilder, JobResult, TensorSpec, WorkerClient
 from grader.grading.oracle.case import Case
-from grader.verdict.models import Device
+from grader.verdict.models import Device, StageName
 
 
 class Block(NamedTuple):
@@ -208,7 +208,7 @@ class Runner(Protocol):
     worker: WorkerClient
     device: Device
 
-    def attempt(self, job: JobBuilder, stage: str, doing: str) -> JobResult:
+    def attempt(self, job: JobBuilder, stage: StageName, doing: str) -> JobResult:
         """The job's result, or its failure."""
         ...
 

@@ -31,7 +31,7 @@ from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.other_inputs import EPSILON_SHOWS, SPECIALS, OtherInputs, other_inputs
 from grader.grading.oracle.values import is_float, values_of
 from grader.grading.outcome import Stopped, diagnose, first_line
-from grader.verdict.models import Diagnosis
+from grader.verdict.models import Diagnosis, StageName
 
 CHANGES = "changes"
 """The key of a diagnosis's detail with the changes of the inputs."""
@@ -73,7 +73,7 @@ def wrong_changes(diagnosis: Diagnosis | None) -> Sequence[str]:
 
 
 def narrow_inputs(
-    wrong: Mapping[str, WrongTensor], others: Sequence[OtherInputs], case: Case, *, stage: str = "forward"
+    wrong: Mapping[str, WrongTensor], others: Sequence[OtherInputs], case: Case, *, stage: StageName = "forward"
 ) -> Diagnosis | None:
     """The diagnosis for faults by change: an error for a wrong epsilon, else a warning, or None.
 

@@ -69,13 +69,18 @@ def first_look(
         if not (is_differentiable(other) or is_large(other) or alike(state[name], other))
     }
     work = counted.forward if counted else p.Work()
-    flops = work.matmul + work.convolution
-    convolves = work.convolution > 0
-    traits = Traits(
-        outputs, parameters, buffers, clone_inputs, False, has_float64, flops, convolves, work.scanned, tables
-    )
     asserts, apart, bounds = (counted.asserts, counted.apart, counted.bounds) if counted else (True, (), ())
-    traits = traits._replace(
+    first_traits = Traits(
+        outputs=outputs,
+        parameters=parameters,
+        buffers=buffers,
+        clone_inputs=clone_inputs,
+        stochastic=False,  # found below
+        has_float64=has_float64,
+        flops=work.matmul + work.convolution,
+        convolves=work.convolution > 0,
+        scanned=work.scanned,
+        tables=tables,
         asserts=asserts,
         apart=apart,
         bounds=frozenset(bounds),
@@ -88,9 +93,10 @@ def first_look(
         plain = Pass(MODEL, inputs, trained, training=training)
         return [plain, replace(plain, seed=1, before=(anew,))]
 
-    traits, trained, (first, other) = first_training(
-        state, traits, lambda trained: [run.outputs for run in evaluate_each(reference, traits, passes(trained))]
-    )
+    def outputs_from(trained: Mapping[str, torch.Tensor]) -> list[Mapping[str, torch.Tensor]]:
+        return [run.outputs for run in evaluate_each(reference, first_traits, passes(trained))]
+
+    traits, trained, (first, other) = first_training(state, first_traits, outputs_from)
     draws = counted is None or counted.draws
     stochastic = _stochastic(reference, traits, passes(trained)[0], first, other, draws)
     return traits._replace(stochastic=stochastic), state

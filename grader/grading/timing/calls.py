@@ -42,6 +42,10 @@ _CLEAR = p.Drop(keep_bytes=None)
 """Frees what the last call left. Sent in one job with the next step, since a job costs as much as a short call."""
 
 
+Which = Literal["reference", "candidate"]
+"""The side of a comparison."""
+
+
 @dataclass(frozen=True)
 class Side:
     """One side of a comparison: the reference or the candidate."""
@@ -78,7 +82,9 @@ class NotQueued(Exception):
 class Caller:
     """Makes the timed calls of both sides. What a call leaves in a worker is freed before the next call."""
 
-    def __init__(self, sides: Sequence[Side], candidate: Candidate, oracle: Oracle, case: Case, *, tf32: bool) -> None:
+    def __init__(
+        self, sides: Mapping[Which, Side], candidate: Candidate, oracle: Oracle, case: Case, *, tf32: bool
+    ) -> None:
         self._sides, self._candidate, self._oracle, self._case, self._tf32 = sides, candidate, oracle, case, tf32
         self._device = oracle.device
         self._backend = backend(oracle.device)
@@ -86,15 +92,15 @@ class Caller:
         self._threads = ThreadPoolExecutor(len(sides))
         self._renewals: list[Future[None]] = []
         if self._backend.timeline:  # else, each sample begins by freeing
-            for index in range(len(sides)):
-                self._do(index, _CLEAR)
+            for which in sides:
+                self._do(which, _CLEAR)
 
-    def renew_pages(self, *indices: int) -> None:
+    def renew_pages(self, *sides: Which) -> None:
         """Begin to have these sides map new pages of a GPU's memory; on a host, each sample does so by itself."""
         if self._backend.timeline:
             # `Queue` flushes the caches before each call.
-            steps = {index: p.Flush(nbytes=0, spacers=spacers(self._device)) for index in indices}
-            self._renewals += [self._threads.submit(self._do, index, step) for index, step in steps.items()]
+            steps = {which: p.Flush(nbytes=0, spacers=spacers(self._device)) for which in sides}
+            self._renewals += [self._threads.submit(self._do, which, step) for which, step in steps.items()]
 
     def await_pages(self) -> None:
         """Wait until all pages that were asked for are there. Raises Stopped."""
@@ -107,51 +113,53 @@ class Caller:
         self._threads.shutdown()
 
     def calls(
-        self, index: int, sources: Mapping[Phase, Sequence[Source]], start: Start, *, quiet: bool
+        self, which: Which, sources: Mapping[Phase, Sequence[Source]], start: Start, *, quiet: bool
     ) -> dict[Phase, list[Call]]:
-        """One call of side `index` for each source of each phase, with `quiet` once the memory is.
+        """One call of this side for each source of each phase, with `quiet` once the memory is.
 
         Raises NotQueued if a call should have been queued and could not be, and Stopped if the candidate fails.
         """
         if quiet and self._backend.timeline:
             quiet_memory().wait()
-        return {phase: self._calls(index, phase, of_phase, start) for phase, of_phase in sources.items()}
+        return {phase: self._calls(which, phase, of_phase, start) for phase, of_phase in sources.items()}
 
-    def _calls(self, index: int, phase: Phase, sources: Sequence[Source], start: Start) -> list[Call]:
+    def _calls(self, which: Which, phase: Phase, sources: Sequence[Source], start: Start) -> list[Call]:
         if self._backend.timeline:
-            return [self._on_gpu(index, phase, source, start) for source in sources]
-        self._do(index, _CLEAR, p.Flush(nbytes=self._flush_bytes, spacers=spacers(self._device)))
-        return [self._on_host(index, phase, source, clear=number > 0) for number, source in enumerate(sources)]
+            return [self._on_gpu(which, phase, source, start) for source in sources]
+        self._do(which, _CLEAR, p.Flush(nbytes=self._flush_bytes, spacers=spacers(self._device)))
+        return [self._on_host(which, phase, source, clear=number > 0) for number, source in enumerate(sources)]
 
-    def _on_host(self, index: int, phase: Phase, source: Source, *, clear: bool) -> Call:
+    def _on_host(self, which: Which, phase: Phase, source: Source, *, clear: bool) -> Call:
         """Make a call. `clear` frees the last call's results in the referee's interval, on both sides."""
         results, draw = [], source.values()
         for part in PARTS[phase]:
-            job = JobBuilder(self._sides[index].worker, self._device, at_once=True)
+            job = JobBuilder(self._sides[which].worker, self._device, at_once=True)
             if clear and part == PARTS[phase][0]:
                 job.step(_CLEAR)
-            self._fill(job, index, phase, part, draw)
-            results.append(self._run(index, job, self._doing(phase)))
+            self._fill(job, which, phase, part, draw)
+            results.append(self._run(which, job, self._doing(phase)))
         return _call(phase, results)
 
-    def _on_gpu(self, index: int, phase: Phase, source: Source, start: Start) -> Call:
+    def _on_gpu(self, which: Which, phase: Phase, source: Source, start: Start) -> Call:
         """Each part is a job of its own: what is queued at once has to fit into the GPU's queue."""
         results, draw = [], source.values()
         for part in PARTS[phase]:
             last = part == PARTS[phase][-1]
-            job = TimelineJob(self._sides[index].worker, start=start, drop=_CLEAR if last else None)
-            self._fill(job, index, phase, part, draw, alone=start == "at once")
-            result = self._run(index, job, self._doing(phase))
+            job = TimelineJob(self._sides[which].worker, start=start, drop=_CLEAR if last else None)
+            self._fill(job, which, phase, part, draw, alone=start == "at once")
+            result = self._run(which, job, self._doing(phase))
             if not result.queued:
-                self._do(index, _CLEAR)
-                raise NotQueued(reference=index == 0)
+                self._do(which, _CLEAR)
+                raise NotQueued(reference=which == "reference")
             results.append(result)
             draw = replace(draw, inputs=(), state={})  # the worker has them
         return _call(phase, results)
 
-    def _fill(self, job: JobBuilder, index: int, phase: Phase, part: Part, draw: Draw, *, alone: bool = False) -> None:
+    def _fill(
+        self, job: JobBuilder, which: Which, phase: Phase, part: Part, draw: Draw, *, alone: bool = False
+    ) -> None:
         """Add the values of one part, the timed step, and the exports of its results."""
-        side, case = self._sides[index], self._case
+        side, case = self._sides[which], self._case
         if part != "backward":
             job.set_state(MODEL, side.matching.values(draw.state))
             job.put_inputs("t", draw.inputs, requires_grad=phase == "training")
@@ -173,24 +181,24 @@ class Caller:
             export_outputs(job, case, "t")
             job.export({f"state:{MODEL}:{theirs}": spec for theirs, spec in self._buffers(side).items()})
 
-    def give_back(self, index: int) -> None:
+    def give_back(self, which: Which) -> None:
         """Free all memory of a side that its models do not need. Raises Stopped."""
-        if index:
+        if which == "candidate":
             self._candidate.release("timing")
         else:
-            self._do(index, p.Drop(keep_bytes=0))
-            worker = self._sides[index].worker
+            self._do(which, p.Drop(keep_bytes=0))
+            worker = self._sides[which].worker
             with worker.within(REFERENCE_SECONDS):
                 worker.release_memory()
 
-    def _do(self, index: int, *steps: p.Step) -> None:
-        job = JobBuilder(self._sides[index].worker, self._device, at_once=True)
+    def _do(self, which: Which, *steps: p.Step) -> None:
+        job = JobBuilder(self._sides[which].worker, self._device, at_once=True)
         for step in steps:
             job.step(step)
-        self._run(index, job, "preparing a timed call")
+        self._run(which, job, "preparing a timed call")
 
-    def _run(self, index: int, job: JobBuilder, doing: str) -> JobResult:
-        return self._candidate.run(job, "timing", doing) if index else self._oracle.run(job)
+    def _run(self, which: Which, job: JobBuilder, doing: str) -> JobResult:
+        return self._candidate.run(job, "timing", doing) if which == "candidate" else self._oracle.run(job)
 
     def _doing(self, phase: Phase) -> str:
         return f"timing {phase} on variant {self._case.variant}"

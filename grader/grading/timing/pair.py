@@ -23,7 +23,7 @@ from grader.grading.compare.blocks import is_large
 from grader.grading.oracle.case import Case, nbytes_of
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped, lost
-from grader.grading.timing.calls import Call, Caller, NotQueued, Part, Phase, Side
+from grader.grading.timing.calls import Call, Caller, NotQueued, Part, Phase, Side, Which
 from grader.grading.timing.clocks import Time
 from grader.grading.timing.comparison import Comparison
 from grader.grading.timing.draws import Draws, Source
@@ -65,10 +65,10 @@ class WorkerPair:
         matching = candidate.prepare(case).without(candidate.own)
         oracle.ready(case)
         ours = {name: name for name in case.wrt}
-        self._sides = (
-            Side(oracle.worker, ours, Matching.of_itself(case.state)),
-            Side(candidate.worker, candidate.operands(case), matching),
-        )
+        self._sides: dict[Which, Side] = {
+            "reference": Side(oracle.worker, ours, Matching.of_itself(case.state)),
+            "candidate": Side(candidate.worker, candidate.operands(case), matching),
+        }
         self._caller = Caller(self._sides, candidate, oracle, case, tf32=tf32)
         self._draws = Draws(oracle, case, few_bits=few_bits)
         self._renewed = False
@@ -79,7 +79,7 @@ class WorkerPair:
         """Values are kept for the second side; else drawn again, and its results compared call by call."""
         self.together = not self._keeps or (not self._in_turn and self._fits(phases=2))
         """Whether one sample may hold the values of all phases, which drawn again are no more than those of one."""
-        self._holder: int | None = None
+        self._holder: Which | None = None
         """The side that holds memory for its calls, where they take turns."""
         if self._in_turn:
             self._release_memory()
@@ -100,7 +100,7 @@ class WorkerPair:
 
         What a side gives back, the driver overwrites; timed calls wait for that, up to a tenth of a second.
         """
-        return chance.draw.randrange(2) == 0 if self._holder is None else self._holder == 0
+        return chance.draw.randrange(2) == 0 if self._holder is None else self._holder == "reference"
 
     def time_pair(
         self, calls: Mapping[Phase, int], reference_first: bool, *, probe: bool = False, counts: bool = True
@@ -114,7 +114,7 @@ class WorkerPair:
         if a call should have been queued and could not be.
         """
         if counts and not (self._renewed or self._in_turn):
-            self._caller.renew_pages(0, 1)
+            self._caller.renew_pages("reference", "candidate")
         sources = {
             phase: [self._draws.source(training=phase == "training", keep=self._keeps) for _ in range(count)]
             for phase, count in calls.items()
@@ -132,79 +132,87 @@ class WorkerPair:
         for side in made.values():
             for phase, position in probed.items():
                 del side[phase][position]
-        return _typical(made[0], self._oracle.device), _typical(made[1], self._oracle.device), wrong
+        return _typical(made["reference"], self._oracle.device), _typical(made["candidate"], self._oracle.device), wrong
 
     def _made(
         self, sources: Mapping[Phase, Sequence[Source]], reference_first: bool, *, counts: bool
-    ) -> tuple[dict[int, dict[Phase, list[Call]]], WrongCall | None]:
-        """The calls of each side, without their tensors, and what was wrong."""
-        first, second = (0, 1) if reference_first else (1, 0)
-        made: dict[int, dict[Phase, list[Call]]] = {}
-        missed: bool | None = None  # by the reference; not the exception, whose traceback would keep gigabytes
-        comparison, wrongs = self._comparison(), list[WrongCall]()
+    ) -> tuple[dict[Which, dict[Phase, list[Call]]], WrongCall | None]:
+        """The calls of each side, without their tensors, and what was wrong. Raises NotQueued."""
+        order: tuple[Which, Which] = ("reference", "candidate") if reference_first else ("candidate", "reference")
+        wrongs = list[WrongCall]()
+        try:
+            return self._in_order(order, sources, wrongs, counts=counts), next(iter(wrongs), None)
+        except NotQueued as error:  # whose traceback would keep gigabytes
+            missed = error.reference
+        raise NotQueued(reference=missed)
+
+    def _in_order(
+        self,
+        order: tuple[Which, Which],
+        sources: Mapping[Phase, Sequence[Source]],
+        wrongs: list[WrongCall],
+        *,
+        counts: bool,
+    ) -> dict[Which, dict[Phase, list[Call]]]:
+        """The calls of one side, then the other's; what is wrong is added to `wrongs`."""
+        first, second = order
+        of_first, comparison = self._calls(first, sources, counts=counts), self._comparison()
 
         def compared(phase: Phase, number: int, call: Call) -> Call:
             """Compare a call of the second side with that of the first, and keep the times of both."""
-            sides = {first: made[first][phase][number], second: call}
+            sides = {first: of_first[phase][number], second: call}
             source = sources[phase][number]
-            diagnosis = None if wrongs else comparison.difference_of(source, sides[0], sides[1])
+            diagnosis = None if wrongs else comparison.difference_of(source, sides["reference"], sides["candidate"])
             if diagnosis is not None:
-                wrongs.append(WrongCall(diagnosis, self._case, source, sides[1]))
-            made[first][phase][number] = replace(sides[first], sealed={})
+                wrongs.append(WrongCall(diagnosis, self._case, source, sides["candidate"]))
+            of_first[phase][number] = replace(sides[first], sealed={})
             return replace(call, sealed={})
 
-        for index in (first, second):
-            try:
-                if index == second and first in made and not self._keeps:
-                    made[second] = {phase: [] for phase in sources}
-                    for phase, of_phase in sources.items():
-                        for number, source in enumerate(of_phase):
-                            one = self._calls(second, {phase: [source]}, counts=counts)
-                            made[second][phase].append(compared(phase, number, one[phase].pop()))
-                else:
-                    made[index] = self._calls(index, sources, counts=counts)
-            except NotQueued as error:
-                missed = error.reference
-            if missed:  # which decides how calls begin from now on
-                break
-        if missed is not None:
-            raise NotQueued(reference=missed)
-        if not self._in_turn and self._timed:  # for the next pair, while the results of this one are compared
-            self._caller.renew_pages(0, 1)
-            self._renewed = True
+        of_second: dict[Phase, list[Call]] = {phase: [] for phase in sources}
         if self._keeps:
-            for phase, of_second in made[second].items():
-                made[second][phase] = [compared(phase, number, call) for number, call in enumerate(of_second)]
-        return made, next(iter(wrongs), None)
+            of_second |= self._calls(second, sources, counts=counts)
+            if not self._in_turn and self._timed:  # for the next pair, while the results of this one are compared
+                self._caller.renew_pages("reference", "candidate")
+                self._renewed = True
+            for phase, calls in of_second.items():
+                of_second[phase] = [compared(phase, number, call) for number, call in enumerate(calls)]
+        else:
+            for phase, of_phase in sources.items():
+                for number, source in enumerate(of_phase):
+                    call = self._calls(second, {phase: [source]}, counts=counts)[phase].pop()
+                    of_second[phase].append(compared(phase, number, call))
+        return {first: of_first, second: of_second}
 
     def wake(self, phase: Phase) -> None:
         """Make a call of the reference that does not count: an idle GPU takes some percent longer for one."""
         if not backend(self._oracle.device).on_host:
-            self._take_over(0)
-            with self._other_paused(0):
+            self._take_over("reference")
+            with self._other_paused("reference"):
                 source = self._draws.source(training=phase == "training", keep=True)
-                self._caller.calls(0, {phase: [source]}, self.start, quiet=True)
+                self._caller.calls("reference", {phase: [source]}, self.start, quiet=True)
 
-    def _calls(self, index: int, sources: Mapping[Phase, Sequence[Source]], *, counts: bool) -> dict[Phase, list[Call]]:
+    def _calls(
+        self, which: Which, sources: Mapping[Phase, Sequence[Source]], *, counts: bool
+    ) -> dict[Phase, list[Call]]:
         """The calls of one side, undisturbed by the other."""
-        took_over = self._take_over(index)
-        with self._other_paused(index), _out_of_the_way(self._oracle.device):
+        took_over = self._take_over(which)
+        with self._other_paused(which), _out_of_the_way(self._oracle.device):
             if counts and took_over:
-                self._caller.renew_pages(index)
+                self._caller.renew_pages(which)
                 self._caller.await_pages()
-            return self._caller.calls(index, sources, self.start, quiet=counts)
+            return self._caller.calls(which, sources, self.start, quiet=counts)
 
-    def _take_over(self, index: int) -> bool:
+    def _take_over(self, which: Which) -> bool:
         """Have the other side give its memory back, if both take turns and this one does not hold it yet."""
-        if not self._in_turn or self._holder == index:
+        if not self._in_turn or self._holder == which:
             return False
         if self._holder is not None:
             self._caller.give_back(self._holder)
-        self._holder = index
+        self._holder = which
         return True
 
     def _comparison(self) -> Comparison:
-        operands, places = self._sides[1].operands, self._sides[1].matching.places
+        operands, places = self._sides["candidate"].operands, self._sides["candidate"].matching.places
         return Comparison(self._oracle, self._case, operands, places, self._tf32, self._timed)
 
     def _add_probes(self, sources: Mapping[Phase, list[Source]]) -> dict[Phase, int]:
@@ -232,7 +240,7 @@ class WorkerPair:
         outputs = sum(spec.nbytes for spec in case.output_specs.values())
         gradients = nbytes_of(case.operand(name) for name in case.wrt)
         regions = max(drawn, cotangents) + max(outputs, gradients)
-        workers = [side.worker.peak_device_bytes + regions for side in self._sides]
+        workers = [side.worker.peak_device_bytes + regions for side in self._sides.values()]
         values = [drawn + cotangents + 2 * (outputs + gradients), drawn + 2 * outputs]
         return sum(workers) + sum(values[:phases]) <= own.allocatable_bytes()
 
@@ -242,19 +250,20 @@ class WorkerPair:
         self._candidate.release_regions("timing", "getting ready to be timed")
 
     @contextlib.contextmanager
-    def _other_paused(self, index: int) -> Iterator[None]:
+    def _other_paused(self, which: Which) -> Iterator[None]:
         """Stop the other side: what it left running, such as spinning threads, must not slow this one.
 
         On a GPU only a candidate could have left anything that does.
         """
-        if index and not backend(self._oracle.device).on_host:
+        if which == "candidate" and not backend(self._oracle.device).on_host:
             yield
             return
+        other = self._sides["candidate" if which == "reference" else "reference"]
         try:
-            with self._sides[1 - index].worker.paused(untrusted=index == 0):
+            with other.worker.paused(untrusted=which == "reference"):
                 yield
         except WorkerLost as error:
-            if index:  # the reference was to stand still
+            if which == "candidate":  # the reference was to stand still
                 raise
             raise lost(error, "timing", "standing still while the reference is timed") from error
 

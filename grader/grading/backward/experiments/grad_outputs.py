@@ -65,9 +65,9 @@ def _others(given: Mapping[str, torch.Tensor]) -> list[GradOutputs]:
     return [
         *(partial(_times, given, size) for size in sizes),
         lambda: given,
-        lambda: alike(given, seed),
-        lambda: {name: _inside(value).mul_(2) for name, value in alike(given, seed).items()},
-        lambda: {name: (value - _inside(value)).mul_(2) for name, value in alike(given, seed).items()},
+        lambda: alike_in_part(given, seed),
+        lambda: {name: _inside(value).mul_(2) for name, value in alike_in_part(given, seed).items()},
+        lambda: {name: (value - _inside(value)).mul_(2) for name, value in alike_in_part(given, seed).items()},
     ]
 
 
@@ -81,7 +81,7 @@ def _inside(value: torch.Tensor) -> torch.Tensor:
     return inside
 
 
-def alike(cotangents: Mapping[str, torch.Tensor], seed: int) -> dict[str, torch.Tensor]:
+def alike_in_part(cotangents: Mapping[str, torch.Tensor], seed: int) -> dict[str, torch.Tensor]:
     """Others with the same first and last third and the same sums: the elements between change places."""
 
     def rolled(value: torch.Tensor) -> torch.Tensor:
