@@ -6,8 +6,8 @@ import contextlib
 import os
 import signal
 import sys
-import time
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import torch
@@ -41,7 +41,7 @@ def attach(session: Session, step: p.Attach) -> p.Done:
 def import_class(session: Session, step: p.Import) -> p.Imported:
     """Import the source, with extensions from a bundle and into a bundle as requested."""
     builder = session.builder
-    started = time.monotonic()
+    started = monotonic()
     first = len(builder.events)
     if step.use_bundle:
         builder.kept.take(session.take_descriptor())
@@ -50,7 +50,7 @@ def import_class(session: Session, step: p.Import) -> p.Imported:
     with compilers(session) if step.no_gpu else contextlib.nullcontext():
         session.submitted = import_source(step.source, step.file_name, step.class_name)
     return p.Imported(
-        seconds=time.monotonic() - started,
+        seconds=monotonic() - started,
         builds=tuple(builder.events[first:]),
         bundle_bytes=0 if bundle is None else builder.kept.give(bundle),
     )

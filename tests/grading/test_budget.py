@@ -35,7 +35,7 @@ def test_the_seconds_are_those_of_the_option_or_of_its_mode():
     assert GraderOptions(quick=True).budget == 3.0
     assert GraderOptions().budget == 15.0
     assert GraderOptions(quick=True, seconds=7.5).budget == 7.5
-    assert Budget(6.0).stage == 2.0
+    assert Budget(6.0).stage_seconds == 2.0
 
 
 def run(*arguments, ticks, **options):
@@ -231,7 +231,7 @@ def test_gradients_of_other_inputs_end_with_the_time(monkeypatch):
     kinds = tuple(other_inputs.OtherInputs(f"{number:02}", None) for number in range(30))
     monkeypatch.setattr(gradients_of_others, "_gradients", gradients)
     monkeypatch.setattr(gradients_of_others, "other_inputs", lambda *_: other_inputs.Others(kinds, (), ()))
-    asks_at_once = {"clock": lambda: now[0], "remember": lambda key, ask: ask(), "device": Device.CPU}
+    asks_at_once = {"clock": lambda: now[0], "remember": lambda key, ask, derived=False: ask(), "device": Device.CPU}
     oracle, case = SimpleNamespace(budget=Budget(36), **asks_at_once), SimpleNamespace(nbytes=1, seed=0, training=True)
     found = gradients_of_others._with_gradients(oracle, case)
     assert questions == [1, 2], "a twelfth of the time"

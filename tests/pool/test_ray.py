@@ -183,7 +183,7 @@ def test_a_cluster_without_the_device_is_one_line(ray):
 
 def test_ray_that_is_not_installed_is_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UserError, match=r"install kernel-grader\[ray\]"):
+    with pytest.raises(UserError, match=r"pip install \'\.\[ray\]\'"):
         GraderPool(ray="auto")
     with pytest.raises(UserError, match="use one of them"):
         GraderPool(ray="auto", gpus="all")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from db.presence import Work, WorkerState
+from db.presence import RunProgress, WorkerState
 from grader.batch.reached import Reached
 from grader.pool import PlaceState
 from grader.report.work import about, time_left
@@ -12,11 +12,11 @@ from grader.verdict.models import Status
 @pytest.mark.parametrize(
     ("work", "text"),
     [
-        (Work(graded=0, failed=0), ""),
-        (Work(graded=3, failed=1, rate=0.05, left=12), "3.0 a minute, 4 min left, 1 failed"),
-        (Work(graded=3, failed=0, rate=2.5, left=None), "2.5 a second"),
+        (RunProgress(graded=0, failed=0), ""),
+        (RunProgress(graded=3, failed=1, rate=0.05, left=12), "3.0 a minute, 4 min left, 1 failed"),
+        (RunProgress(graded=3, failed=0, rate=2.5, left=None), "2.5 a second"),
         (
-            Work(
+            RunProgress(
                 graded=3,
                 failed=0,
                 workers=(
@@ -36,7 +36,7 @@ def test_a_line_says_workers_rate_time_left_and_failures(work, text):
     ("left", "text"), [(10, "10 s left"), (600, "10 min left"), (10_000, "3 h left"), (10**6, "12 days left")]
 )
 def test_the_time_left_has_one_unit(left, text):
-    assert time_left(Work(graded=1, failed=0, rate=1.0, left=left)) == text
+    assert time_left(RunProgress(graded=1, failed=0, rate=1.0, left=left)) == text
 
 
 def test_a_pace_counts_verdicts_and_what_failed():

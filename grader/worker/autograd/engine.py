@@ -8,8 +8,8 @@ that may skip Dynamo's frames imports all of torch.compile.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
+from time import monotonic
 
 import torch
 from torch.autograd.graph import _engine_run_backward
@@ -34,14 +34,14 @@ class OperatorMode(TorchDispatchMode):
 
     def __init__(self, seconds: float = math.inf) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._deadline, self._operators = time.monotonic() + seconds, 0
+        self._deadline, self._operators = monotonic() + seconds, 0
 
     def check_time(self) -> None:
         """Count an operator. Raises TooLong after the seconds, for which it waits for the device now and then."""
         if self._operators % SYNCHRONIZED == 0 and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             torch.cuda.synchronize()
         self._operators += 1
-        if time.monotonic() > self._deadline:
+        if monotonic() > self._deadline:
             raise TooLong
 
     def __init_subclass__(cls) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
+from time import monotonic
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -58,7 +58,7 @@ def compilers(session: Session) -> Iterator[None]:
     seen = set[tuple[str, object]]()
 
     def record(name: str, compiler: Callable[[], Any]) -> Any:
-        started = time.monotonic()
+        started = monotonic()
         try:
             result = compiler()
         except Exception as error:

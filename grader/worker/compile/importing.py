@@ -16,9 +16,9 @@ import shlex
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import monotonic
 from typing import Any
 from unittest import mock
 
@@ -71,7 +71,7 @@ class Builder:
         name, folder = str(bound.arguments["name"]), Path(bound.arguments["build_directory"])
         library = folder / f"{name}.so"
         key = _fingerprint(bound)
-        started = time.monotonic()
+        started = monotonic()
         if key in self.kept.libraries:
             shutil.copyfile(self.kept.libraries[key], library)
             self.record(name, True, started, cached=True)
@@ -85,10 +85,10 @@ class Builder:
         self.kept.libraries[key] = library
 
     def record(self, name: str, ok: bool, started: float, cached: bool = False, log: str = "") -> None:
-        """Add a build that began at `started`, by time.monotonic()."""
+        """Add a build that began at `started`, by monotonic()."""
         if len(log) > LOG_HEAD_CHARACTERS + LOG_TAIL_CHARACTERS:
             log = log[:LOG_HEAD_CHARACTERS] + "\n[...]\n" + log[-LOG_TAIL_CHARACTERS:]
-        seconds = time.monotonic() - started
+        seconds = monotonic() - started
         self.events.append(BuildEvent(name=name[:512], ok=ok, seconds=seconds, cached=cached, log=log))
 
 
