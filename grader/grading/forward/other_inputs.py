@@ -6,7 +6,7 @@ small inputs alone is rejected: it does not add the reference's epsilon, or adds
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, cast
 
@@ -25,6 +25,7 @@ from grader.grading.oracle.input_changes import (
     EQUAL,
     NEAR_RANGE,
     SCALED_FAR,
+    SHIFTED_FAR,
     SMALLER,
 )
 from grader.grading.oracle.oracle import Oracle
@@ -67,6 +68,13 @@ def judge_other_inputs(candidate: Candidate, oracle: Oracle, cases: Sequence[Cas
     return diagnosis
 
 
+def _remedy(wrong: Collection[str], stage: StageName) -> str:
+    """What to do about inputs of these changes."""
+    if set(wrong) == {SHIFTED_FAR}:
+        return "take the mean away before the squares are summed: their mean less the squared mean loses its digits"
+    return "handle them too" if stage == "forward" else "handle them in the backward too"
+
+
 def wrong_changes(diagnosis: Diagnosis | None) -> Sequence[str]:
     """The changes of the inputs for which a diagnosis finds something wrong."""
     return () if diagnosis is None else cast(list[str], diagnosis.detail.get(CHANGES, ()))
@@ -106,7 +114,7 @@ def narrow_inputs(
         f"right for inputs like those of get_inputs, and wrong for others that the reference takes: {what}",
         where=case.where,
         stage=stage,
-        remedy="handle them too" if stage == "forward" else "handle them in the backward too",
+        remedy=_remedy(wrong, stage),
         detail={CHANGES: list(wrong)},
     )
 
