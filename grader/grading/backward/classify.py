@@ -43,6 +43,8 @@ class GradientFault:
     """What the wrong elements have in common: follows "gradient of `x`" in a sentence."""
     vague: bool = False
     """The pattern says where, and not what stands there."""
+    by_value: bool = False
+    """The pattern tells wrong elements by values of a tensor."""
     slight: bool = False
     """The error is no larger than what rounding to a narrower type leaves."""
 
@@ -53,7 +55,14 @@ class GradientFault:
 
     def with_pattern(self, pattern: Pattern) -> GradientFault:
         """The same fault with what its wrong elements have in common."""
-        return replace(self, code=pattern.code, pattern=pattern.text, remedy=pattern.remedy, vague=pattern.vague)
+        return replace(
+            self,
+            code=pattern.code,
+            pattern=pattern.text,
+            remedy=pattern.remedy,
+            vague=pattern.vague,
+            by_value=pattern.by_value,
+        )
 
 
 def classify(case: Case, actual: Product) -> tuple[list[TensorCheck], list[GradientFault]]:

@@ -45,6 +45,8 @@ class Pattern:
     """The code of a diagnosis of a gradient with this pattern."""
     vague: bool = False
     """It says where, and not what stands there."""
+    by_value: bool = False
+    """It tells wrong elements by values of a tensor, as a branch does, and not by their indices."""
 
 
 @dataclass(frozen=True)

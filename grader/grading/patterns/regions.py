@@ -42,10 +42,12 @@ def at_zeros(subject: Subject) -> Pattern | None:
     what = f"in {count} of {wrong.numel()} elements"
     if not bool((wrong & (subject.right != 0)).any()):
         remedy = "leave zero what a mask, a bound or an ignored index leaves out in the reference"
-        return Pattern(f"is not zero {what} that are zero in the reference, and right elsewhere", remedy, vague=True)
+        text = f"is not zero {what} that are zero in the reference, and right elsewhere"
+        return Pattern(text, remedy, vague=True, by_value=True)
     if not bool((wrong & (subject.actual != 0)).any()):
         remedy = "compute those elements: a mask or a bound leaves them out that the reference does not have"
-        return Pattern(f"is zero {what} that are not zero in the reference, and right elsewhere", remedy, vague=True)
+        text = f"is zero {what} that are not zero in the reference, and right elsewhere"
+        return Pattern(text, remedy, vague=True, by_value=True)
     return None
 
 
@@ -114,7 +116,8 @@ def _region(subject: Subject, regions: Iterator[Region], *, plain: bool) -> Patt
             continue  # which may be so by chance: some value is the smallest
         state, better = _state(subject, inside)
         if better or (plain and (not by_index or _clear(subject, inside))):
-            return Pattern(f"is {state} {text}, and right elsewhere", better or remedy, vague=not better)
+            what = f"is {state} {text}, and right elsewhere"
+            return Pattern(what, better or remedy, vague=not better, by_value=not by_index)
     return None
 
 
