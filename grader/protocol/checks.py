@@ -58,6 +58,8 @@ class Counted(Result):
     """Integers that the forward compares others with, or treats apart as padding or an ignored index."""
     bounds: tuple[str, ...] = ()
     """Parameters and buffers that are bounds of a clamp, or the sorted edges of bins."""
+    written: tuple[str, ...] = ()
+    """Parameters that the forward writes to, as an embedding with max_norm does."""
 
 
 class Count(Step):

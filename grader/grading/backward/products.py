@@ -130,7 +130,7 @@ def _buffers_differ(candidate: Candidate, case: Case, result: JobResult) -> list
     """Buffers that are right without gradients: with them nothing updates them, or the backward does so again."""
     matched = candidate.buffers(case)
     checks = check_buffers(candidate, case, result)
-    wrong = differ(checks)
+    wrong = differ(checks, case.wrt)
     if wrong is None:
         return []
     failed = [check.name for check in checks if check.status == "failed"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from grader import protocol as p
 from grader.executor import JobResult
@@ -66,12 +66,16 @@ def _not_compared(expected: Expected, name: str) -> TensorCheck:
     return TensorCheck(name=name, status="not_checked", shape=expected.shape, message=message)
 
 
-def differ(buffers: Sequence[TensorCheck]) -> str | None:
-    """The sentence "buffers `a` and `b` differ from the reference's" about failed checks, or None."""
+def differ(buffers: Sequence[TensorCheck], parameters: Collection[str] = ()) -> str | None:
+    """The sentence "buffers `a` and `b` differ from the reference's" about failed checks, or None.
+
+    Those of `parameters` are called so: a forward may write to them too.
+    """
     wrong = [check.name for check in buffers if check.status == "failed"]
     if not wrong:
         return None
-    subject = f"buffer {names(wrong)} differs" if len(wrong) == 1 else f"buffers {names(wrong)} differ"
+    noun = "parameter" if set(wrong) <= set(parameters) else "buffer"
+    subject = f"{noun} {names(wrong)} differs" if len(wrong) == 1 else f"{noun}s {names(wrong)} differ"
     return f"{subject} from the reference's"
 
 

@@ -212,7 +212,7 @@ def _judge_buffers(
     if differ(checks) is not None:
         compared = variations.without_gradients(oracle, case)
         checks = check_buffers(candidate, compared, result)
-    stale = differ(checks)
+    stale = differ(checks, case.wrt)
     if stale is not None:
         wrong = [check.name for check in checks if check.status == "failed"]
         counts = [name for name in wrong if capabilities.only_count(oracle, case, (name,))]

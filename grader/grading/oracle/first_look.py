@@ -70,10 +70,11 @@ def first_look(
     }
     work = counted.forward if counted else p.Work()
     asserts, apart, bounds = (counted.asserts, counted.apart, counted.bounds) if counted else (True, (), ())
+    written = tuple(info for info in parameters if counted and info.name in counted.written)
     first_traits = Traits(
         outputs=outputs,
         parameters=parameters,
-        buffers=buffers,
+        buffers=(*buffers, *written),
         clone_inputs=clone_inputs,
         stochastic=False,  # found below
         has_float64=has_float64,

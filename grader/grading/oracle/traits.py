@@ -18,6 +18,7 @@ class Traits(NamedTuple):
     outputs: tuple[p.TensorInfo, ...]
     parameters: tuple[p.TensorInfo, ...]
     buffers: tuple[p.TensorInfo, ...]
+    """With the parameters that a forward writes to, which are compared after it as buffers are."""
     clone_inputs: bool
     stochastic: bool
     """Two runs on the same inputs and state differ under different seeds."""

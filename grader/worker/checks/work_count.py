@@ -74,6 +74,7 @@ def count(session: Session, step: p.Count) -> p.Counted:
         asserts=forward.asserts,
         apart=tuple(forward.apart),
         bounds=forward.bounds([*model.named_parameters(), *model.named_buffers()]),
+        written=tuple(name for name, value in model.named_parameters() if _storage(value) in forward.written),
     )
     if not step.cotangents:
         return counted
@@ -105,6 +106,8 @@ class Counter(OperatorMode):
         """Whether an operator asserts a range: one of ASSERTS, or an index that is made of floats."""
         self.apart: set[int] = set()
         """Integers that others are compared with, or that are treated apart."""
+        self.written: set[int] = set()
+        """The storages of given tensors that operators wrote to."""
         self._bounds: dict[str, set[int]] = {name: set() for name in (*BOUNDS, *PAIR)}
         self._formulas, self._matmul, self._convolution = flop_formulas(), 0, 0
 
@@ -114,6 +117,8 @@ class Counter(OperatorMode):
         name = func.overloadpacket.__name__
         self.asserts = self.asserts or name in ASSERTS or _makes_integers(func, args, result)
         self.apart |= _apart(func, args, kwargs or {})
+        if func._schema.is_mutable:
+            self.written |= self._given.keys() & set(map(_storage, _written(func, args, kwargs or {})))
         if (bounded := name.removesuffix("_")) in self._bounds:
             self._bounds[bounded].update(map(_storage, _bounds(func, args, kwargs or {})))
         formula = self._formulas.get(func.overloadpacket)
@@ -179,6 +184,14 @@ def _apart(func: Any, args: Any, kwargs: Any) -> set[int]:
     if func.overloadpacket.__name__ in COMPARISONS and type(given["other"]) is int and not args[0].is_floating_point():
         found.add(given["other"])
     return found
+
+
+def _written(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
+    """The tensors that an operator writes to."""
+    arguments = func._schema.arguments
+    given = dict(zip((of.name for of in arguments), args, strict=False)) | kwargs
+    changed = [given.get(of.name) for of in arguments if of.alias_info is not None and of.alias_info.is_write]
+    return [value for value in tree_leaves(changed) if isinstance(value, torch.Tensor)]
 
 
 def _bounds(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
