@@ -112,6 +112,11 @@ class Candidate:
         inputs = {name: name for name in case.wrt if is_input(name)}
         return {name: inputs.get(name) or places[name].name for name in case.wrt if name in inputs or name in places}
 
+    def unpaired_parameters(self, case: Case) -> tuple[str, ...]:
+        """Its parameters that require a gradient and hold none of the reference's tensors."""
+        model = self._model(case)
+        return tuple(name for name in model.matching.extra if name not in model.buffers | model.frozen)
+
     def wrt(self, case: Case, frozen: Collection[str] = ()) -> tuple[str, ...]:
         """The candidate's operands that hold any of the reference's but `frozen` ones, each once."""
         return tuple(dict.fromkeys(theirs for ours, theirs in self.operands(case).items() if ours not in frozen))

@@ -12,13 +12,13 @@ import torch
 
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.outputs import check_output
-from grader.grading.candidate.parameter_matching import Matching
 from grader.grading.compare import tolerance
 from grader.grading.compare.expected import COARSE_TOLERANCE, Expected
 from grader.grading.compare.scaling import factor_text, scale_of, scale_remedy
 from grader.grading.forward.dependence import dependence
 from grader.grading.forward.one_forward import is_right, one_forward, outputs_of
 from grader.grading.forward.other_inputs import ERROR, judge_other_inputs
+from grader.grading.forward.unpaired import with_own_parameters, without_counterpart
 from grader.grading.oracle import known_mistakes, variations
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
@@ -68,14 +68,14 @@ def explain(candidate: Candidate, oracle: Oracle, case: Case, check: TensorCheck
 
     Other inputs than the problem's may end the process (`_wrong_epsilon`): then nothing more is asked.
     """
-    output = Mismatch(candidate, oracle, case, check, sealed)
+    output, found = Mismatch(candidate, oracle, case, check, sealed), None
     for explanation in EXPLANATIONS:
         if candidate.worker.ended:
             remedy = "its process ended on other inputs; compare forward's intermediate results, step by step"
             return diagnose("output_wrong", output.wrong, where=case.where, remedy=remedy)
         if (found := explanation(output)) is not None:
-            return found
-    return _unexplained(output)
+            break
+    return with_own_parameters(candidate, case, found or _unexplained(output))
 
 
 def _not_a_number(output: Mismatch) -> Diagnosis | None:
@@ -85,34 +85,7 @@ def _not_a_number(output: Mismatch) -> Diagnosis | None:
 
 
 def _parameters(output: Mismatch) -> Diagnosis | None:
-    """Parameters of the reference that the candidate has not, or has under names and values of its own."""
-    matching = output.candidate.matching(output.case)
-    missing = [name for name in matching.missing if name not in output.case.buffers]
-    if matching.guessed or (missing and matching.extra):
-        remedy = (
-            "give them Model's names and shapes, or create them as Model does, so that equal seeds give equal values; "
-            "keep each of Model's tensors whole"
-        )
-        what = f"{_unmatched(matching, missing)}; {output.wrong}"
-        return diagnose("parameters_unmatched", what, where=output.case.where, remedy=remedy)
-    if missing:
-        what = f"ModelNew has no parameter for the reference's {names(missing)}; {output.wrong}"
-        return diagnose(
-            "parameters_missing", what, where=output.case.where, remedy="keep names and shapes of Model's parameters"
-        )
-    return None
-
-
-def _unmatched(matching: Matching, missing: Sequence[str]) -> str:
-    """Which parameters neither names nor values under equal seeds pair."""
-    if missing and matching.extra:
-        return (
-            f"neither names nor values under equal seeds (as they are, reordered or joined) show which of ModelNew's "
-            f"{names(matching.extra)} holds the reference's {names(missing)}"
-        )
-    pairs = [f"{matching.places[name].name} for {name}" for name in matching.guessed]
-    what = f"ModelNew's {names(pairs)} are paired by order alone: neither names nor values under equal seeds agree"
-    return f"{what}, and it has nothing for {names(missing)}" if missing else what
+    return without_counterpart(output.candidate, output.case, output.wrong)
 
 
 def _rounded_output(output: Mismatch) -> Diagnosis | None:
