@@ -10,20 +10,20 @@ from functools import partial
 
 import torch
 
-from grader import protocol as p
 from grader.executor import JobResult
 from grader.grading import chance
 from grader.grading.budget import STAGES, Drawn, Stopwatch, left_out
 from grader.grading.candidate.buffers import explain_buffers, uses_updated_buffers
-from grader.grading.candidate.candidate import Candidate, forward_step
+from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.outputs import check_buffers, check_output, differ, judge_structure, right_up_to_rounding
 from grader.grading.forward.constants import with_constants
 from grader.grading.forward.explain import explain
+from grader.grading.forward.modes import ignores_mode
 from grader.grading.forward.one_forward import is_right, one_forward, outputs_of
 from grader.grading.forward.probes import FORWARDS_EACH, INFORMATION, probe_codes, run_probes
 from grader.grading.forward.race import REPEATED, race
 from grader.grading.oracle import capabilities, variations
-from grader.grading.oracle.case import Case, export_outputs
+from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL
 from grader.grading.oracle.fewer_rows import ROWS
 from grader.grading.oracle.oracle import Oracle
@@ -91,6 +91,8 @@ def _compare(
             skipped = _left_out(cases)
         if case.variant in skipped:
             continue
+        if variants and not case.training and case.variant == cases[0].variant:
+            candidate.forget()  # where weights are loaded for inference, a new model is called in eval() first
         with watch.of(case.variant):
             checks, diagnosis = judge_case(candidate, oracle, case)
         candidate.release_after(case, "forward")
@@ -250,29 +252,11 @@ def _other_mode(
     what, where = f"the output is right in {right} and wrong in {wrong}", f"variant {case.variant}"
     seen = diagnosis.message.partition(f" ({case.where})")[0]
     remedy = f"check what the forward computes in {wrong} only"
-    if _ignores_mode(candidate, case):
+    if ignores_mode(candidate, case):
         seen, remedy = "ModelNew returns the same in both modes", "honour self.training"
         if uses_updated_buffers(oracle, case):
             remedy = f"in train(), compute the output from {names(sorted(case.updated_buffers))} as updated"
     return diagnose("train_eval_mismatch", f"{what}; {seen}", where=where, remedy=remedy)
-
-
-def _ignores_mode(candidate: Candidate, case: Case) -> bool:
-    """Whether the candidate's outputs for a case are the same in the other mode. Raises Stopped."""
-    job = candidate.script(case)
-    job.put_inputs("a", case.inputs)
-    for tape, training in (("a", case.training), ("b", not case.training)):
-        candidate.reset_buffers(job, case)
-        job.step(forward_step(case, tape=tape, training=training, clone_inputs=True))
-        export_outputs(job, case, tape)
-    job.step(p.Drop())
-    sealed = candidate.run(job, "forward", "forward in train() and in eval()").sealed
-    return all(
-        (one := sealed.get(f"output:a:{name}")) is not None
-        and (other := sealed.get(f"output:b:{name}")) is not None
-        and torch.allclose(one, other, equal_nan=True)
-        for name in case.outputs
-    )
 
 
 def _all_failed(case: Case, message: str) -> list[TensorCheck]:
