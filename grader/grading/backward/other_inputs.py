@@ -166,22 +166,21 @@ def other_inputs_left_out(oracle: Oracle, cases: Sequence[Case]) -> list[Diagnos
         found = _with_gradients(oracle, case) if _asks_gradients(oracle, case) else None
     except (ReferenceLost, ReferenceOutOfMemory):
         return []
-    texts = []
-    if others.no_room:
-        named = ", ".join(others.no_room)
-        texts.append(f"there is no room for copies of all other inputs: not asked for {named}, chosen at random")
-    if others.no_time:
-        named = ", ".join(others.no_time)
-        texts.append(f"time was too short for all other inputs: not asked for {named}, which were chosen at random")
+    texts = [
+        *_left_out("no room for copies of {} kinds of other inputs", others.no_room),
+        *_left_out("no time for {} kinds of other inputs", others.no_time),
+    ]
     if case.wrt and oracle.is_slow(case):
         texts.append("the reference is slow: gradients for inputs unlike the drawn ones were not asked")
-    if found and found.no_room:
-        named = ", ".join(found.no_room)
-        texts.append(f"there is no room for all other gradients: not asked for {named}, chosen at random")
-    if found and found.no_time:
-        named = ", ".join(found.no_time)
-        texts.append(f"time was too short for all other gradients: not asked for {named}, chosen at random")
+    if found:
+        texts += _left_out("no room for gradients of {} kinds of other inputs", found.no_room)
+        texts += _left_out("no time for gradients of {} kinds of other inputs", found.no_time)
     return [diagnose("checks_left_out", text, severity="info") for text in texts]
+
+
+def _left_out(what: str, changes: Sequence[str]) -> list[str]:
+    """The sentence on inputs that were left out, if any was; `what` has a place for their number."""
+    return [f"{what.format(len(changes))}, chosen at random: {'; '.join(changes)}"] if changes else []
 
 
 def _growth(before: Case, after: Case) -> float:

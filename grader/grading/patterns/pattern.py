@@ -206,7 +206,7 @@ def within_time(remedy: str, budget: Budget) -> str:
     """The remedy, which says in which time no pattern was found if a search may take longer."""
     if budget.seconds >= FULL_SECONDS:
         return remedy
-    return remedy.replace(NOTHING, f"{NOTHING} in {budget.stage_seconds:.2g} s (a longer --seconds searches on)")
+    return remedy.replace(NOTHING, f"{NOTHING} in {budget.stage_seconds:.2g} s (with more seconds it goes on)")
 
 
 NOTHING = "no pattern was found in the error"

@@ -243,7 +243,7 @@ FULL = SimpleNamespace(budget=Budget())
 def test_without_a_pattern_the_time_of_a_short_search_is_named():
     text = f"{NOTHING}; look"
     assert within_time(text, Budget(15.0)) == text
-    assert within_time(text, Budget(3.0)) == f"{NOTHING} in 1 s (a longer --seconds searches on); look"
+    assert within_time(text, Budget(3.0)) == f"{NOTHING} in 1 s (with more seconds it goes on); look"
 
 
 def test_without_a_pattern_the_gradients_that_are_right_say_where_to_look(monkeypatch):
