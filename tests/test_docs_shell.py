@@ -24,7 +24,7 @@ import pytest
 import grader.cli
 from db import Store
 from grader.grading import plan
-from grader.grading.timing.stopping import Plan
+from grader.grading.timing.stopping import RoundLimits
 from grader.verdict.models import Status
 from tests import samples
 
@@ -139,7 +139,7 @@ def run_here(arguments, folder, environment, fds):
 @pytest.fixture
 def gradings_are_short(monkeypatch):
     """One round of timing, as nobody looks at it."""
-    monkeypatch.setattr(plan, "thorough", lambda device: Plan(min_rounds=1, max_rounds=1, seconds=0.0))
+    monkeypatch.setattr(plan, "thorough", lambda device: RoundLimits(min_rounds=1, max_rounds=1, seconds=0.0))
 
 
 @pytest.fixture

@@ -179,8 +179,9 @@ class WorkerPair:
         else:
             for phase, of_phase in sources.items():
                 for number, source in enumerate(of_phase):
-                    call = self._calls(second, {phase: [source]}, counts=counts)[phase].pop()
-                    of_second[phase].append(compared(phase, number, call))
+                    # Under no name, or it would wait for the end of the next call.
+                    made = compared(phase, number, self._calls(second, {phase: [source]}, counts=counts)[phase].pop())
+                    of_second[phase].append(made)
         return {first: of_first, second: of_second}
 
     def wake(self, phase: Phase) -> None:

@@ -99,15 +99,15 @@ def test_in_turn_a_side_gives_its_memory_back_before_the_other_is_called(monkeyp
     problem, seen = samples.problem(source=samples.PROBLEM_SOURCE), []
     called, gave_back = Caller.calls, Caller.give_back
 
-    def calls(self, index, *args, **how):
-        seen.append(f"call {index}")
+    def calls(self, which, *args, **how):
+        seen.append(f"call {which}")
         if missed and len(seen) == 1:
             raise NotQueued(reference=True)
-        return called(self, index, *args, **how)
+        return called(self, which, *args, **how)
 
-    def give_back(self, index):
-        seen.append(f"give back {index}")
-        gave_back(self, index)
+    def give_back(self, which):
+        seen.append(f"give back {which}")
+        gave_back(self, which)
 
     monkeypatch.setattr(Caller, "calls", calls)
     monkeypatch.setattr(Caller, "give_back", give_back)
@@ -122,11 +122,16 @@ def test_in_turn_a_side_gives_its_memory_back_before_the_other_is_called(monkeyp
         with contextlib.suppress(KeyError), WorkerPair(candidate, oracle, case, tf32=False, in_turn=True) as pair:
             pair.time_pair({"inference": 1}, True)
             raise KeyError
-    assert seen.pop() == "give back 1", "whatever ends it"
+    assert seen.pop() == "give back candidate", "whatever ends it"
     if missed:
-        assert seen[:-3] == ["call 0", "call 0", "give back 0", "call 1", "give back 1"], "the first miss says enough"
+        first = ["call reference", "call reference", "give back reference", "call candidate", "give back candidate"]
+        assert seen[:-3] == first, "the first miss says enough"
     else:
-        assert seen[:-3] == ["call 0", "give back 0", "call 1", "call 1", "give back 1", "call 0", "give back 0"]
+        one, other = (
+            ["call reference", "give back reference"],
+            ["call candidate", "call candidate", "give back candidate"],
+        )
+        assert seen[:-3] == [*one, *other, *one]
 
 
 @pytest.mark.parametrize(
