@@ -167,20 +167,20 @@ def other_inputs_left_out(oracle: Oracle, cases: Sequence[Case]) -> list[Diagnos
     except (ReferenceLost, ReferenceOutOfMemory):
         return []
     texts = [
-        *_left_out("no room for copies of {} kinds of other inputs", others.no_room),
-        *_left_out("no time for {} kinds of other inputs", others.no_time),
+        *_left_out("no room for copies of these other inputs", others.no_room),
+        *_left_out("no time for these other inputs", others.no_time),
     ]
     if case.wrt and oracle.is_slow(case):
         texts.append("the reference is slow: gradients for inputs unlike the drawn ones were not asked")
     if found:
-        texts += _left_out("no room for gradients of {} kinds of other inputs", found.no_room)
-        texts += _left_out("no time for gradients of {} kinds of other inputs", found.no_time)
+        texts += _left_out("no room for gradients of these other inputs", found.no_room)
+        texts += _left_out("no time for gradients of these other inputs", found.no_time)
     return [diagnose("checks_left_out", text, severity="info") for text in texts]
 
 
 def _left_out(what: str, changes: Sequence[str]) -> list[str]:
-    """The sentence on inputs that were left out, if any was; `what` has a place for their number."""
-    return [f"{what.format(len(changes))}, chosen at random: {'; '.join(changes)}"] if changes else []
+    """The sentence on inputs that were left out, if any was."""
+    return [f"{what}, chosen at random: {'; '.join(changes)}"] if changes else []
 
 
 def _growth(before: Case, after: Case) -> float:
