@@ -91,8 +91,7 @@ def _compare(
             skipped = _left_out(cases)
         if case.variant in skipped:
             continue
-        first_in_eval = variants and not case.training and case.variant == cases[0].variant
-        if first_in_eval and not starts_slowly(candidate, seconds):
+        if not case.training and not starts_slowly(candidate, seconds):
             candidate.forget()  # where weights are loaded for inference, a new model is called in eval() first
         with watch.of(case.variant):
             checks, diagnosis = judge_case(candidate, oracle, case)

@@ -71,7 +71,7 @@ def judge_other_inputs(candidate: Candidate, oracle: Oracle, cases: Sequence[Cas
 def _remedy(wrong: Collection[str], stage: StageName) -> str:
     """What to do about inputs of these changes."""
     if set(wrong) == {SHIFTED_FAR}:
-        return "take the mean away before the squares are summed: their mean less the squared mean loses its digits"
+        return "subtract before squaring: what is left of large squares has lost its digits"
     return "handle them too" if stage == "forward" else "handle them in the backward too"
 
 

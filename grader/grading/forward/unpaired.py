@@ -18,7 +18,8 @@ def without_counterpart(candidate: Candidate, case: Case, wrong: str) -> Diagnos
     `wrong` is the sentence on the output.
     """
     matching = candidate.matching(case)
-    missing = [name for name in matching.missing if name not in case.buffers]
+    # A parameter that the reference's forward writes to is among both.
+    missing = [name for name in matching.missing if name in case.wrt or name not in case.buffers]
     if matching.guessed or (missing and matching.extra):
         remedy = (
             "give them Model's names and shapes, or create them as Model does, so that equal seeds give equal values; "

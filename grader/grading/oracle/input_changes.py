@@ -26,10 +26,10 @@ SIGNED = "inputs of both signs"
 a sample is below zero."""
 SHIFTED = "inputs shifted by ten standard deviations or more"
 SHIFTED_FAR = "inputs shifted by a thousand standard deviations"
-"""Shows a variance that is the mean of squares less the squared mean, or a distance made of norms and a product. Only
-where the reference's outputs stay as they are: elsewhere rounding of what is a thousand times as large decides them."""
+"""Shows a variance that is the mean of squares less the squared mean, or a distance made of norms and a product. It is
+asked only where the reference's outputs stay the same: elsewhere, rounding of the large inputs would decide them."""
 OUTLIER = "inputs with 200 at the end of some rows"
-"""Far above what came before it: a running maximum has to follow. So few that quantiles of all stay as they are."""
+"""Far above what came before it: a running maximum has to follow. Few rows have one, so that quantiles stay alike."""
 SKEWED = "inputs skewed, so that each row is close to the first one"
 EQUAL = "inputs all equal"
 """Takes all variance away, and so shows an epsilon too."""

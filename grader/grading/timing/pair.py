@@ -179,7 +179,7 @@ class WorkerPair:
         else:
             for phase, of_phase in sources.items():
                 for number, source in enumerate(of_phase):
-                    # Under no name, or it would wait for the end of the next call.
+                    # Unnamed, so that its tensors are freed before the next call is made.
                     made = compared(phase, number, self._calls(second, {phase: [source]}, counts=counts)[phase].pop())
                     of_second[phase].append(made)
         return {first: of_first, second: of_second}
