@@ -106,9 +106,9 @@ def perturbed(inputs: Sequence[object], ulps: float = PERTURBATION_ULPS) -> list
     return found
 
 
-def with_moved(case: Case, operand: str) -> Case:
-    """The case with noise of REDUCED_PRECISION on one operand, a size that no tolerance hides."""
-    (moved,) = perturbed([case.operand(operand)], REDUCED_PRECISION / EPSILON)
+def with_moved(case: Case, operand: str, relative: float = REDUCED_PRECISION) -> Case:
+    """The case with relative noise on one operand, of a size that no tolerance hides."""
+    (moved,) = perturbed([case.operand(operand)], relative / EPSILON)
     assert isinstance(moved, torch.Tensor)
     return case.with_operand(operand, moved)
 
