@@ -119,7 +119,7 @@ CODES: dict[str, Code] = {
         "Detach what the reference detaches."),
     "ignores_detach": Code("backward", "It is the gradient without the detach() or no_grad().",
         "Treat such tensors as constants."),
-    "grad_zero": Code("backward", "A gradient is all zero, the reference's is not.", "Write the gradient buffer."),
+    "grad_zero": Code("backward", "A gradient is all zero, the reference's is not.", "Compute it, and return that."),
     "grad_scaled": Code("backward", "A gradient is a constant multiple of the right one.", "Remove the factor named."),
     "grad_wrong": Code("backward", "A gradient's values are wrong.", "See the error and the worst element."),
     "grad_nan": Code("backward", "A gradient has NaN or infinity.", "Look for unwritten memory or division by zero."),

@@ -97,7 +97,10 @@ def _weighted(subject: Subject, names: Sequence[str], columns: Sequence[torch.Te
         clauses = [
             f"does not depend on {name}" if name in none else f"takes {name} {number(w)} times" for name, w in off
         ]
-        return Pattern(" and ".join(clauses), "add the contribution of each output once")
+        remedy = "add what that output's grad_output contributes"
+        return Pattern(
+            " and ".join(clauses), remedy if none else "look for that factor, as of a mean or a loss's weight"
+        )
     if len(none) == len(off) and len(none) < len(names):
         kept = [name for name in names if name not in none]
         runs = [list(run) for used, run in itertools.groupby(names, lambda part: part in kept) if used]

@@ -14,6 +14,10 @@ from grader.grading.patterns.limits import by_row_value, by_value
 from grader.grading.patterns.named_positions import named_by_index
 from grader.grading.patterns.pattern import FIT, FREE, Pattern, Region, Subject, dimensions, number
 
+ONE_ELEMENT = (
+    "look for what holds there alone: a bound, a tie, a rare value or length, or a second thread that writes it"
+)
+
 
 def region(subject: Subject) -> Pattern | None:
     """A region outside of which every element is right, and inside of which one thing stands."""
@@ -66,7 +70,7 @@ def _single(subject: Subject) -> Pattern | None:
     if int(subject.wrong.sum()) != 1 or int(subject.telling.sum()) < FREE or not _clear(subject, subject.wrong):
         return None
     at = [int(index) for index in subject.wrong.nonzero()[0]]
-    return Pattern(f"is wrong in the element {at} alone", "check who writes that element", vague=True)
+    return Pattern(f"is wrong in the element {at} alone", ONE_ELEMENT, vague=True)
 
 
 def _scattered(subject: Subject) -> Pattern | None:
@@ -180,7 +184,7 @@ def _box_remedy(kept: Sequence[torch.Tensor]) -> str:
         if len(chosen) == 1 and _is_of_parts(chosen[0], parts):
             return f"check what is computed from those of {parts} equal parts alone, as of {among}"
     if any(not bool(of[0]) and 2 * int(of.sum()) <= len(of) and bool(of[-int(of.sum()) :].all()) for of in chosen):
-        return "check the loop bounds there"
+        return "check the loop bounds there" if len(chosen) == 1 else "check lengths, masks and loop bounds there"
     if len(chosen) == 1 and bool(chosen[0][1:].all()):
         return "look for a term that has no effect at index 0, such as what comes from earlier indices"
     return "check how those indices are handled"

@@ -136,7 +136,9 @@ def _multiples(subject: Subject, known: Known, chosen: tuple[int, ...], each: st
         if b.numel() == 1:
             return _too_much(float(b), known.name)
         text = f"is off by a multiple of {known.name} {each}"
-        return Pattern(text, f"look for {over} that is missing or has another factor")
+        return _gain_left_out(subject, known, b) or Pattern(
+            text, f"look for {over} that is missing or has another factor"
+        )
     centred = known.value - known.value.mean(chosen, keepdim=True)
     b = slope(subject.error, centred, chosen)
     rest = subject.error - b * centred
@@ -146,6 +148,16 @@ def _multiples(subject: Subject, known: Known, chosen: tuple[int, ...], each: st
     if subject.explained(rest - rest.mean(chosen, keepdim=True)):
         text = f"is off by a constant plus a multiple of {known.name} {each}"
         return Pattern(text, "look for the terms of the mean and of the variance")
+    return None
+
+
+def _gain_left_out(subject: Subject, term: Known, multiples: torch.Tensor) -> Pattern | None:
+    """The error is (1 - gain) times a term for a known gain, which the tensor thus takes as 1."""
+    for known in subject.tensors:
+        for gain in _broadcasts(known.value, tuple(multiples.shape)):
+            if subject.explained((multiples - (1 - gain)) * term.value):
+                text = f"has {term.name} where the reference has {term.name} * {known.name}"
+                return Pattern(text, f"multiply it by {known.name}")
     return None
 
 
