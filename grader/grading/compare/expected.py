@@ -48,7 +48,7 @@ class Expected:
     """Where the float64 run is infinite or NaN; None if it is nowhere. No gradient comes from there."""
     has_float64: bool = True
     spread: nonsmooth.Spread | None = None
-    """For small tensors only. To call it runs the reference again, several times with noise (`oracle/trackers.py`)."""
+    """For small tensors only. To call it runs the reference again, several times with noise (`oracle/spreads.py`)."""
     eager_error: Callable[[], torch.Tensor] | None = None
     """The error of the eager run in each element; where there is a spread."""
     ties: ties.Ties | None = None

@@ -57,50 +57,64 @@ def first_look(
     exports = {f"state:{MODEL}:{name}": spec for name, spec in names.items()}
     fixed = (*buffers, *(info for info in parameters if not info.requires_grad))
     exports |= {f"state:{MODEL64}:{info.name}": widened(names[info.name], True) for info in fixed}
-    (outputs, clone_inputs, has_float64, counted), sealed = _forwards(reference, inputs, training, exports)
+    forwards, sealed = _forwards(reference, inputs, training, exports)
     state = constructed or {name: sealed[f"state:{MODEL}:{name}"] for name in names}
     seeded = {info.name: sealed[f"state:{MODEL64}:{info.name}"].to(state[info.name].dtype) for info in fixed}
-    tables = frozenset(
-        name for name, other in seeded.items() if not zeros_or_ones(state[name]) and alike(state[name], other)
-    )
-    integers = {
-        name: other
-        for name, other in seeded.items()
-        if not (is_differentiable(other) or is_large(other) or alike(state[name], other))
-    }
-    work = counted.forward if counted else p.Work()
-    asserts, apart, bounds = (counted.asserts, counted.apart, counted.bounds) if counted else (True, (), ())
-    written = tuple(info for info in parameters if counted and info.name in counted.written)
-    first_traits = Traits(
-        outputs=outputs,
-        parameters=parameters,
-        buffers=(*buffers, *written),
-        clone_inputs=clone_inputs,
-        stochastic=False,  # found below
-        has_float64=has_float64,
-        flops=work.matmul + work.convolution,
-        convolves=work.convolution > 0,
-        scanned=work.scanned,
-        tables=tables,
-        asserts=asserts,
-        apart=apart,
-        bounds=frozenset(bounds),
-        ascending=frozenset(name for name in bounds if ascends(state[name])),
-        integers=integers,
-        training=training,
-    )
+    constructed_traits = _as_constructed(forwards, parameters, buffers, state, seeded, training)
 
     def passes(trained: Mapping[str, torch.Tensor]) -> list[Pass]:
         plain = Pass(MODEL, inputs, trained, training=training)
         return [plain, replace(plain, seed=1, before=(anew,))]
 
     def outputs_from(trained: Mapping[str, torch.Tensor]) -> list[Mapping[str, torch.Tensor]]:
-        return [run.outputs for run in evaluate_each(reference, first_traits, passes(trained))]
+        return [run.outputs for run in evaluate_each(reference, constructed_traits, passes(trained))]
 
-    traits, trained, (first, other) = first_training(state, first_traits, outputs_from)
-    draws = counted is None or counted.draws
+    traits, trained, (first, other) = first_training(state, constructed_traits, outputs_from)
+    draws = forwards.counted is None or forwards.counted.draws
     stochastic = _stochastic(reference, traits, passes(trained)[0], first, other, draws)
     return traits._replace(stochastic=stochastic), state
+
+
+def _as_constructed(
+    forwards: _Forwards,
+    parameters: tuple[p.TensorInfo, ...],
+    buffers: tuple[p.TensorInfo, ...],
+    state: Mapping[str, torch.Tensor],
+    seeded: Mapping[str, torch.Tensor],
+    training: bool,
+) -> Traits:
+    """The traits of a model as its constructor leaves it, which is not known to be random yet.
+
+    `seeded` holds buffers and frozen parameters of another seed, which no table follows.
+    """
+    counted = forwards.counted
+    work = counted.forward if counted else p.Work()
+    asserts, apart, bounds = (counted.asserts, counted.apart, counted.bounds) if counted else (True, (), ())
+    written = tuple(info for info in parameters if counted and info.name in counted.written)
+    return Traits(
+        outputs=forwards.outputs,
+        parameters=parameters,
+        buffers=(*buffers, *written),
+        clone_inputs=forwards.clone_inputs,
+        stochastic=False,
+        has_float64=forwards.has_float64,
+        flops=work.matmul + work.convolution,
+        convolves=work.convolution > 0,
+        scanned=work.scanned,
+        tables=frozenset(
+            name for name, other in seeded.items() if not zeros_or_ones(state[name]) and alike(state[name], other)
+        ),
+        asserts=asserts,
+        apart=apart,
+        bounds=frozenset(bounds),
+        ascending=frozenset(name for name in bounds if ascends(state[name])),
+        integers={
+            name: other
+            for name, other in seeded.items()
+            if not (is_differentiable(other) or is_large(other) or alike(state[name], other))
+        },
+        training=training,
+    )
 
 
 def at_another_size(reference: ReferenceProcess, traits: Traits, inputs: Sequence[object], training: bool) -> Traits:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 
 import torch
 
-from grader.errors import ReferenceRefused
-from grader.grading.compare import blocks, narrow_types, nonsmooth, ties
+from grader.grading.compare import blocks, narrow_types, nonsmooth
 from grader.grading.compare.blocks import is_large
 from grader.grading.compare.expected import Expected
-from grader.grading.compare.together import Pack, packs
 from grader.grading.compare.tolerance import BASELINE_FACTOR_L2, with_room_for_zeros
 from grader.grading.oracle.case import Table
 from grader.grading.oracle.evaluation import Evaluation, Pass
 from grader.grading.oracle.perturbed_runs import Again
+from grader.grading.oracle.spreads import Spreads
 from grader.grading.oracle.traits import Traits
 
 
@@ -39,9 +36,7 @@ class _Tracker:
         self.reference64 = exact if self.real else eager
         self.error_l2 = self.error_max = self.error_along = 0.0
         self.ambiguous = None if self.real else exact != eager
-        self.spread: torch.Tensor | None = None
-        self.runs = [eager]
-        """The eager run, then those behind the spread, if ties are judged by them."""
+        self.eager = eager
         for run in narrow_types.rounded_once(self.reference64, self.dtype):
             (error,) = blocks.baseline_errors([run], [self.reference64])
             self.add(run, error)
@@ -54,13 +49,9 @@ class _Tracker:
         self.error_l2, self.error_max = max(self.error_l2, share * error[0]), max(self.error_max, share * error[1])
         self.error_along = max(self.error_along, narrow_types.along_of(run, self.reference64))
 
-    def moves_alike(self, run: torch.Tensor) -> bool:
-        """Whether another run moves no element much more than the runs behind the spread move any."""
-        moved, *usual = (
-            float(nonsmooth.absolute_error(one, self.reference64).amax()) if one.numel() else 0.0
-            for one in (run, *self.runs[1:])
-        )
-        return bool(run.isfinite().all()) and moved <= nonsmooth.FACTOR * max(usual, default=0.0)
+    def eager_error(self) -> torch.Tensor:
+        """The absolute error of each element of the eager run."""
+        return nonsmooth.absolute_error(self.eager, self.reference64)
 
 
 class Trackers:
@@ -77,15 +68,7 @@ class Trackers:
         asserts: bool = True,
     ) -> None:
         """`again` makes other eager runs; ties of `inputs` are judged. `asserts` is as in `Traits`."""
-        self._has_float64, self._again, self._asserts = has_float64, again, asserts
-        self._spreads: list[torch.Tensor] = []
-        """The spreads of packs of tensors, by the runs so far."""
-        self._runs_made = 0
-        self._tied = {
-            f"input[{index}]": value
-            for index, value in enumerate(inputs)
-            if isinstance(value, torch.Tensor) and ties.has_ties(value)
-        }
+        self._has_float64 = has_float64
         self.strict, self.rounds_operands = True, False
         """As in `Expected`."""
         exact = reference64 or eager
@@ -101,6 +84,11 @@ class Trackers:
         finite = blocks.are_finite([value for *_, value, _ in found])
         for (table, name, value, other), of in zip(found, finite, strict=True):
             self._tables[table][name] = _Tracker(value, other, finite=of)
+        tensors = {(table, name): of for table, named in self._tables.items() for name, of in named.items()}
+        exact_values = {key: of.reference64 for key, of in tensors.items()}
+        eager_values = {key: of.eager for key, of in tensors.items()}
+        small = max((value.numel() for value in exact_values.values()), default=0) < nonsmooth.MAX_ELEMENTS
+        self._spreads = Spreads(eager_values, exact_values, again, inputs, asserts=asserts) if again and small else None
         self.add(eager)
 
     def silenced(self, plain: Pass) -> Pass | None:
@@ -154,18 +142,7 @@ class Trackers:
 
         `length` returns the longest reduction behind a tensor; `labels` maps names to the names in messages.
         """
-        sizes = [tracker.reference64.numel() for trackers in self._tables.values() for tracker in trackers.values()]
-        spreads = self._again is not None and max(sizes, default=0) < nonsmooth.MAX_ELEMENTS
-        if max(sizes, default=0) > nonsmooth.MAX_ELEMENTS // max(nonsmooth.RUNS):
-            self._tied = {}
-
-        def tied(name: str, tracker: _Tracker) -> ties.Ties | None:
-            operand = self._tied.get(name) if table == "gradients" else None
-            return ties.Ties(partial(self._runs, tracker), operand) if self._tied and spreads and tracker.real else None
-
-        def eager_error(tracker: _Tracker) -> torch.Tensor:
-            return nonsmooth.absolute_error(tracker.runs[0], tracker.reference64)
-
+        spreads = self._spreads
         found = {
             name: Expected(
                 name=(labels or {}).get(name, name),
@@ -180,61 +157,15 @@ class Trackers:
                 overflows=tracker.overflows,
                 infinite=tracker.infinite,
                 has_float64=self._has_float64,
-                spread=partial(self._spread, tracker) if spreads else None,
-                eager_error=partial(eager_error, tracker) if spreads else None,
+                spread=partial(spreads.of, (table, name)) if spreads else None,
+                eager_error=tracker.eager_error if spreads else None,
                 strict=self.strict,
                 rounds_operands=self.rounds_operands,
-                ties=tied(name, tracker),
+                ties=spreads.ties_of((table, name)) if spreads and tracker.real else None,
             )
             for name, tracker in self._tables[table].items()
         }
         return with_room_for_zeros(found) if table == "gradients" else found
-
-    def _spread(self, tracker: _Tracker, runs: int = max(nonsmooth.RUNS)) -> torch.Tensor:
-        """The spread of a tensor over so many runs at least. Runs are made for all tensors."""
-        if self._runs_made < runs:
-            self._add_runs(range(self._runs_made, runs))
-            self._runs_made = runs
-        assert tracker.spread is not None
-        return tracker.spread
-
-    def _add_runs(self, turns: range) -> None:
-        assert self._again is not None
-        trackers = [of for table in self._tables.values() for of in table.values()]
-        groups = [[trackers[at] for at in chosen] for chosen in packs([of.reference64 for of in trackers])]
-        exact = [Pack([of.reference64 for of in group]) for group in groups]
-        spreads = self._spreads or [torch.zeros_like(pack.flat, dtype=torch.float64) for pack in exact]
-        for run in chain(self._again(turns, nonsmooth.ULPS), self._the_other_way(turns)):
-            values = dict(self._values(run))
-            for index, (group, pack) in enumerate(zip(groups, exact, strict=True)):
-                of_run = Pack([values.get(of, of.reference64) for of in group], pack.device)
-                spreads[index] = torch.maximum(spreads[index], nonsmooth.absolute_error(of_run.flat, pack.flat))
-            if self._tied:
-                for of, value in values.items():
-                    of.runs.append(value)
-        self._spreads = spreads
-        for group, pack, spread in zip(groups, exact, spreads, strict=True):
-            for of, part in zip(group, pack.parts(spread), strict=True):
-                of.spread = part
-
-    def _the_other_way(self, turns: range) -> Iterator[Evaluation]:
-        """A run in which whole numbers shrink and numbers in [-1, 1] grow, if outputs move there as in other runs.
-
-        In those they do not, since a number just below 3 may be the index 2. Then all runs are on one side of an edge.
-        A reference that asserts a range is not asked: a GPU's context does not survive that.
-        """
-        streamed = any(map(is_large, self._tied.values()))  # each tensor can be read once
-        if not self._tied or streamed or self._asserts or not self._again or turns.stop != max(nonsmooth.RUNS):
-            return
-        with contextlib.suppress(ReferenceRefused):
-            (run,) = self._again(range(turns.stop, turns.stop + 1), nonsmooth.ULPS)
-            if all(of.moves_alike(run.outputs[name]) for name, of in self._tables["outputs"].items()):
-                yield run
-
-    def _runs(self, tracker: _Tracker) -> Sequence[torch.Tensor]:
-        """The eager run of a tensor and those behind its spread."""
-        self._spread(tracker)
-        return tracker.runs
 
 
 def reduction_lengths(

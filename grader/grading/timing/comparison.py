@@ -57,20 +57,16 @@ class Comparison:
         exact = ExactCheck(self.oracle, self.case, source, tf32=self.tf32)
         # Where flags let these calls alone round to TensorFloat-32, elements far below the largest are that rounding.
         small_too = not (self.tf32 and shipped_flags.applies(self.oracle, self.case))
-        rows = list(self._rows(reference, candidate))
-        rounded = [row for row in rows if row.actual is not None and row.expected.rounds]
-        found = error_sizes.distances([row.compared for row in rounded], [row.right for row in rounded])
-        distances = dict(zip(map(id, rounded), found, strict=True))
-        of_outputs = {row.name: distances.get(id(row)) for row in rows if row.table == "outputs"}
-        errors = self._errors(of_outputs, few_bits=source.few_bits)
-        moved = 0.0 if errors is None else self._moved_by_choices(rows, distances, errors)
+        rows = with_distances(list(self._rows(reference, candidate)))
+        errors = self._errors([row for row in rows if row.table == "outputs"], few_bits=source.few_bits)
+        moved = 0.0 if errors is None else self._moved_by_choices(rows, errors)
         for row in rows:
-            is_gradient, distance = row.table == "gradients", distances.get(id(row))
+            is_gradient = row.table == "gradients"
             if is_gradient and errors is None:
                 continue
             known = (self._shipped() if row.table == "outputs" else errors) or {}
             passes = partial(exact.passes, row.table, row.name)
-            fault = row.fault(distance, known, passes, moved if is_gradient else 0.0)
+            fault = row.fault(known, passes, moved if is_gradient else 0.0)
             if fault is None and small_too:
                 fault = row.small_fault(passes)
             if fault is not None:
@@ -85,9 +81,7 @@ class Comparison:
                 )
         return None
 
-    def _moved_by_choices(
-        self, rows: Sequence[Row], distances: Mapping[int, Distance], errors: Mapping[str, float]
-    ) -> float:
+    def _moved_by_choices(self, rows: Sequence[Row], errors: Mapping[str, float]) -> float:
         """How far a few choices between near values move a right gradient of a large input, relative to it.
 
         Of millions of minima some fall otherwise by rounding, and of the few rows behind the baseline error none. Each
@@ -98,15 +92,14 @@ class Comparison:
         """
         moved, share = 0.0, DIFFERENT_SHARE / 10 if self.timed else DIFFERENT_SHARE
         for row in rows:
-            distance = distances.get(id(row))
             # A smaller one has a spread over runs, by which `ExactCheck` judges it.
             large = is_input(row.name) and row.right.numel() > nonsmooth.MAX_ELEMENTS
-            if row.table == "gradients" and distance is not None and large:
-                bound = _bound(row.expected, distance[1], row.baseline(errors))
+            if row.table == "gradients" and row.distance is not None and large:
+                off, size = row.distance
+                bound = _bound(row.expected, size, row.baseline(errors))
                 # A larger error is no moved grad_output: one huge element would excuse any other gradient.
-                most = math.sqrt(share) * distance[1]
-                if bound < distance[0] <= most and _few_are_far(row.right, row.compared, bound, share):
-                    moved = max(moved, distance[0] / distance[1])
+                if bound < off <= math.sqrt(share) * size and _few_are_far(row.right, row.compared, bound, share):
+                    moved = max(moved, off / size)
         return moved
 
     def _rows(self, reference: Call, candidate: Call) -> Iterator[Row]:
@@ -130,8 +123,8 @@ class Comparison:
     def _shipped(self) -> Mapping[str, float]:
         return shipped_flags.shipped_error(self.oracle, self.case, tf32=self.tf32)
 
-    def _errors(self, outputs: Mapping[str, Distance], *, few_bits: bool) -> Mapping[str, float] | None:
-        """The baseline errors of gradients by name, by the distances of outputs.
+    def _errors(self, outputs: Sequence[Row], *, few_bits: bool) -> Mapping[str, float] | None:
+        """The baseline errors of gradients by name, by how far the outputs are off.
 
         None if none tells a right gradient from a wrong one.
         """
@@ -140,9 +133,9 @@ class Comparison:
             return shipped
         expected = shipped_flags.errors(self.oracle, self.case)
         distances = {
-            self.case.outputs[name].name: distance or (math.inf, 1.0)
-            for name, distance in outputs.items()
-            if self.case.outputs[name].dtype.is_floating_point
+            row.expected.name: row.distance or (math.inf, 1.0)
+            for row in outputs
+            if row.expected.dtype.is_floating_point
         }
         if expected.forward_is_exact(distances):
             return {**shipped, **{name: error for name, error in expected.few_bits.items() if math.isfinite(error)}}
@@ -159,6 +152,8 @@ class Row(NamedTuple):
     """The reference's."""
     actual: torch.Tensor | None
     """The candidate's."""
+    distance: Distance = None
+    """How far it is from the reference's, if both are rounded and finite."""
 
     def baseline(self, errors: Mapping[str, float]) -> float:
         """The baseline error, relative: of these by name, or of the untimed case."""
@@ -173,7 +168,6 @@ class Row(NamedTuple):
 
     def fault(
         self,
-        distance: Distance,
         errors: Mapping[str, float],
         passes: Callable[[torch.Tensor], bool | None],
         moved: float = 0.0,
@@ -190,12 +184,12 @@ class Row(NamedTuple):
         found: tuple[str, str | None] | None
         if not self.expected.rounds:
             found = _too_many_differ(self.expected, self.right, self.compared)
-        elif distance is None:
+        elif self.distance is None:
             found = "has NaN or infinity where the reference has none, or the other way round", None
         else:
             found = _too_far(
                 self.expected,
-                *distance,
+                *self.distance,
                 max(self.baseline(errors), nonsmooth.FACTOR * moved / tolerance.BASELINE_FACTOR_L2),
             )
         return None if found is None or passes(self.compared) else found
@@ -210,6 +204,14 @@ class Row(NamedTuple):
         if found is None or passes(self.compared) is not False:
             return None
         return "differs from the reference's", "in elements far below its largest ones"
+
+
+def with_distances(rows: Sequence[Row]) -> list[Row]:
+    """The rows with their distances, which are computed together."""
+    rounded = [row for row in rows if row.actual is not None and row.expected.rounds]
+    found = error_sizes.distances([row.compared for row in rounded], [row.right for row in rounded])
+    measured = {(row.table, row.name): distance for row, distance in zip(rounded, found, strict=True)}
+    return [row._replace(distance=measured.get((row.table, row.name))) for row in rows]
 
 
 class ExactCheck:

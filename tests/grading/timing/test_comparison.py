@@ -12,7 +12,7 @@ from grader.grading.compare.expected import Expected
 from grader.grading.oracle.evaluation import MODEL, Pass
 from grader.grading.oracle.values import perturbed, perturbed_state
 from grader.grading.resources import Resources
-from grader.grading.timing.comparison import Comparison, ExactCheck, Row, _few_are_far
+from grader.grading.timing.comparison import Comparison, ExactCheck, Row, _few_are_far, with_distances
 from grader.grading.timing.draws import Draw, Source
 from grader.verdict.models import Device
 
@@ -65,17 +65,17 @@ def test_integers_of_a_timed_call_are_held_against_exact_values_too():
     right = torch.arange(32)
     expected = Expected("indices", (32,), torch.int64, right)
     same, other = (Row("outputs", "indices", expected, right, actual) for actual in (right, right.flip(0)))
-    assert same.fault(None, {}, lambda _: False) is None
-    _, amount = other.fault(None, {}, lambda _: False)
+    assert same.fault({}, lambda _: False) is None
+    _, amount = other.fault({}, lambda _: False)
     assert "32 of 32" in amount
-    assert other.fault(None, {}, lambda _: True) is None
+    assert other.fault({}, lambda _: True) is None
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.int64])
 def test_a_sparse_result_of_a_timed_call_may_not_be_empty(dtype):
     right = (torch.arange(1 << 20) % 2048 == 5).to(dtype)
     expected = Expected("code", (1 << 20,), dtype, right)
-    _, amount = Row("outputs", "code", expected, right, torch.zeros_like(right)).fault(None, {}, lambda _: False)
+    _, amount = Row("outputs", "code", expected, right, torch.zeros_like(right)).fault({}, lambda _: False)
     assert "512 of 1048576" in amount
 
 
@@ -86,9 +86,8 @@ def test_the_end_of_a_decay_in_a_timed_call_may_not_be_zero(exactly, wrong):
     spread = partial(torch.full_like, right, 1e-27)
     expected = Expected("y", (800,), torch.float32, right.double(), spread=lambda *_: spread())
     cut = torch.where(right > 1e-9, right, 0)
-    (distance,) = error_sizes.distances([cut], [right])
-    row = Row("outputs", "y", expected, right, cut)
-    assert row.fault(distance, {}, lambda _: exactly) is None
+    (row,) = with_distances([Row("outputs", "y", expected, right, cut)])
+    assert row.fault({}, lambda _: exactly) is None
     assert (row.small_fault(lambda _: exactly) is not None) == wrong
     assert Row("outputs", "y", expected, right, right * (1 + 1e-7)).small_fault(lambda _: False) is None
     noisy = replace(expected, spread=lambda *_: spread().fill_(1))
@@ -114,9 +113,9 @@ def test_no_huge_element_of_an_input_excuses_other_gradients(oracle):
     def moved(by):
         actual = right.clone()
         actual[:8] += by
-        row = Row("gradients", "input[0]", Expected("x", (1 << 24,), torch.float32, right), right, actual)
-        (distance,) = error_sizes.distances([actual], [right])
-        return comparison._moved_by_choices([row], {id(row): distance}, {})
+        expected = Expected("x", (1 << 24,), torch.float32, right)
+        (row,) = with_distances([Row("gradients", "input[0]", expected, right, actual)])
+        return comparison._moved_by_choices([row], {})
 
     assert moved(3.0) == pytest.approx(3.0 * 8**0.5 / 4096, rel=0.01)
     assert moved(1e-6) == 0
@@ -127,9 +126,8 @@ def test_no_huge_element_of_an_input_excuses_other_gradients(oracle):
 def test_another_gradient_is_off_by_four_times_what_choices_move_at_most(times, wrong):
     right = torch.randn(16, generator=torch.Generator().manual_seed(1))
     actual = right * (1 + times * 1e-3)
-    row = Row("gradients", "shift", Expected("shift", (16,), torch.float32, right), right, actual)
-    (distance,) = error_sizes.distances([actual], [right])
-    assert (row.fault(distance, {}, lambda _: False, moved=1e-3) is not None) == wrong
+    (row,) = with_distances([Row("gradients", "shift", Expected("shift", (16,), torch.float32, right), right, actual)])
+    assert (row.fault({}, lambda _: False, moved=1e-3) is not None) == wrong
 
 
 def test_a_choice_moves_more_of_the_few_rows_of_a_size_that_is_not_timed(oracle):
@@ -137,12 +135,10 @@ def test_a_choice_moves_more_of_the_few_rows_of_a_size_that_is_not_timed(oracle)
     actual = right.clone()
     for column in range(0, 12, 3):
         actual[0, :, :3, column : column + 3] += 0.7  # four choices, each in a window of all channels
-    row = Row("gradients", "input[0]", Expected("x", tuple(right.shape), torch.float32, right), right, actual)
-    (distance,) = error_sizes.distances([actual], [right])
+    expected = Expected("x", tuple(right.shape), torch.float32, right)
+    (row,) = with_distances([Row("gradients", "input[0]", expected, right, actual)])
     moved = {
-        timed: Comparison(oracle, oracle.case("cpu"), {}, {}, tf32=True, timed=timed)._moved_by_choices(
-            [row], {id(row): distance}, {}
-        )
+        timed: Comparison(oracle, oracle.case("cpu"), {}, {}, tf32=True, timed=timed)._moved_by_choices([row], {})
         for timed in (True, False)
     }
     assert moved == {True: 0, False: pytest.approx(0.0116, rel=0.01)}
@@ -152,7 +148,7 @@ def test_a_choice_moves_more_of_the_few_rows_of_a_size_that_is_not_timed(oracle)
 def test_only_a_gradient_that_is_rounding_in_every_draw_may_be_missing(error, missing):
     expected = Expected("bias", (8,), torch.float32, torch.zeros(8), error_l2=error)
     row = Row("gradients", "bias", expected, torch.full((8,), 1e-7), None)
-    assert bool(row.fault(None, {}, lambda _: False)) == missing
+    assert bool(row.fault({}, lambda _: False)) == missing
 
 
 def test_a_gradient_without_a_finite_element_is_not_zero():
