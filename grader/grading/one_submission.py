@@ -282,8 +282,8 @@ class Grading:
         own = is_own_shortage(error)
         if "oracle" not in vars(self) or not (own or is_shortage(error)):
             return
-        of = shares(self.candidate, self.oracle)
-        self.record.memory_withheld = of is not None and of.had < of.needed
-        if of is not None and not own and (filled := fills_memory(of)) is not None:
+        memory = shares(self.candidate, self.oracle)
+        self.record.memory_withheld = memory is not None and memory.had < memory.needed
+        if memory is not None and not own and (filled := fills_memory(memory)) is not None:
             self.resources.drop_oracle_of(self.request)
             raise filled from error

@@ -33,7 +33,9 @@ class Pipeline:
         select_index(options.device, options.device_index)
         require(options.device)
         self._default_device = default_device() if options.device == AUTO else Device(options.device)
-        self.used_before = {of: backend(of).used_bytes() if backend(of).available() else None for of in Device}
+        self.used_before = {
+            device: backend(device).used_bytes() if backend(device).available() else None for device in Device
+        }
         """Bytes of each device's memory that others use."""
         self.resources = Resources(options.sandbox, options.build_cache, options.limits, Budget(options.budget))
         self.builds = BuildsAhead(self.resources)
@@ -144,15 +146,19 @@ class Pipeline:
     def _look_ahead(self, requests: deque[Request]) -> None:
         """While the first is being compiled and its device is idle, have references compute what is compared."""
         waited_for = requests[0].submission
-        for device in (of for of in Device if backend(of).builds_apart and backend(of).available()):
-            distinct = {(of.problem.source_hash, of.precision): of for of in requests if of.device is device}
+        for device in (kind for kind in Device if backend(kind).builds_apart and backend(kind).available()):
+            distinct = {
+                (request.problem.source_hash, request.precision): request
+                for request in requests
+                if request.device is device
+            }
             if distinct:
                 self.resources.get_ready(list(distinct.values()))
-            for of in islice(distinct.values(), backend(device).warm_references):
+            for request in islice(distinct.values(), backend(device).warm_references):
                 if not self.builds.under_way(waited_for):
                     return
                 try:
-                    oracle = self.resources.oracle(of.problem, device, of.precision)
+                    oracle = self.resources.oracle(request.problem, device, request.precision)
                     plan.make(oracle, variant=self.options.variant, quick=self.options.quick)
                 except Exception:  # It happens again, and is reported, when a submission for this problem is graded.
-                    self.resources.drop_oracle(of.problem, device, of.precision)
+                    self.resources.drop_oracle(request.problem, device, request.precision)

@@ -75,8 +75,8 @@ class Todo:
     @property
     def other_sizes(self) -> tuple[Case, ...]:
         """A case in train() of each size that is not timed."""
-        of = {case.variant: case for case in reversed(self.cases) if case.training}
-        return tuple(case for name, case in reversed(of.items()) if name != self.timed.variant)
+        by_variant = {case.variant: case for case in reversed(self.cases) if case.training}
+        return tuple(case for name, case in reversed(by_variant.items()) if name != self.timed.variant)
 
     @property
     def differentiated(self) -> tuple[Case, ...]:
@@ -113,7 +113,11 @@ def make(
         cases=tuple(cases),
         probed=_probed(oracle, cases) if probes else (),
         experiments=_experiments(oracle, chosen[0]) if differentiates else (),
-        noise=tuple(case for key, case in oracle.noise.items() if key in {(of.variant, of.training) for of in cases}),
+        noise=tuple(
+            case
+            for key, case in oracle.noise.items()
+            if key in {(planned.variant, planned.training) for planned in cases}
+        ),
         timed=oracle.case(chosen[-1]),
         rounds=replace(QUICK if quick else thorough(oracle.device), seconds=oracle.budget.stage_seconds),
         notes=(*_notes(oracle, cases, asks_more, fewer_rows), *(_trivial(oracle, cases) if probes else ())),
@@ -241,7 +245,7 @@ def _notes(oracle: Oracle, cases: Sequence[Case], asks_more: bool, fewer_rows: b
         none = oracle.no_backward.get((case.variant, case.training))
         if none is not None:
             mode = "train()" if case.training else "eval()"
-            elsewhere = any(of.wrt and of.training is case.training for of in cases)
+            elsewhere = any(other.wrt and other.training is case.training for other in cases)
             at = f" at {size}, so nothing else is there" if elsewhere else ", so nothing else is"
             if none.is_noise:
                 texts.append(f"of gradients in {mode}, existence and linearity were checked, no values: {none.reason}")

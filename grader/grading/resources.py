@@ -86,8 +86,10 @@ class Resources:
         device = requests[0].device
         self.launcher.prepare(Role.RUN, device)
         backend(device).prepare()
-        missing = [(of.problem.source_hash, device, of.precision) not in self._oracles for of in requests]
-        room = backend(device).warm_references - sum(of is device for _, of, _ in self._oracles)
+        missing = [
+            (request.problem.source_hash, device, request.precision) not in self._oracles for request in requests
+        ]
+        room = backend(device).warm_references - sum(oracle_device is device for _, oracle_device, _ in self._oracles)
         count = min(sum(missing), max(room, int(missing[0])))
         if count:
             self.launcher.prepare(Role.REFERENCE, device, count)

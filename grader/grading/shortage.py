@@ -67,11 +67,11 @@ def shares(candidate: Candidate, oracle: Oracle) -> Shares | None:
     return Shares(had=had, held=had - before, needed=2 * oracle.worker.peak_device_bytes + shared + SPARE_BYTES)
 
 
-def fills_memory(of: Shares) -> Stopped | None:
+def fills_memory(memory: Shares) -> Stopped | None:
     """The end of a submission that holds more than it may take, if the reference ran out."""
-    if of.held <= of.needed:
+    if memory.held <= memory.needed:
         return None
-    held, most = of.held / 2**30, of.needed / 2**30
+    held, most = memory.held / 2**30, memory.needed / 2**30
     what = f"between calls it holds {held:.1f} GiB of the device's memory, so that the reference ran out of it"
     remedy = f"keep parameters and buffers only, at most {most:.1f} GiB: twice what the reference takes at its peak"
     return Stopped(diagnose("out_of_memory", what, remedy=remedy, stage="load"))

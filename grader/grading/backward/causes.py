@@ -116,7 +116,10 @@ def _of_other_mode(oracle: Oracle, case: Case, judged: JudgedProduct) -> str | N
         return None
     due = known_mistakes.gradients(oracle, replace(case, training=not case.training), "none")
     wrong = {fault.name: judged.product.gradients[fault.name] for fault in judged.faults}
-    if not all(name in due and of is not None and tolerance.passes(due[name], of) for name, of in wrong.items()):
+    if not all(
+        name in due and gradient is not None and tolerance.passes(due[name], gradient)
+        for name, gradient in wrong.items()
+    ):
         return None
     if uses_updated_buffers(oracle, case):
         return f"in train(), use {names(sorted(case.updated_buffers))} as updated in the backward too"

@@ -180,7 +180,9 @@ def _wrong(name: str, label: str, check: TensorCheck, gradient: torch.Tensor, ex
         text = f"{factor_text(factor)} times the reference's"
         return GradientFault("grad_scaled", name, label, text, scale_remedy(factor), factor=factor)
     worst = check.worst_index or ()
-    ours, due = (of[worst].item() for of in (gradient, expected.reference64))  # numbers, complex where the tensor is
+    ours, due = (  # numbers, complex where the tensor is
+        tensor[worst].item() for tensor in (gradient, expected.reference64)
+    )
     amount = (
         f"relative error {check.rel_rms_error:.2g} ({check.dtype} eager PyTorch: {check.baseline_rel_rms_error:.2g}), "
         f"worst at {list(worst)}: {ours:.6g} for {due:.6g}"

@@ -79,7 +79,7 @@ def _with_named_factors(
 
     def measured(ours: Mapping[str, torch.Tensor | None], due: Mapping[str, Expected | None]) -> Factors:
         right = {name: due.get(name) or case.gradients[name] for name in scaled}
-        return {name: factor_of(ours.get(name), of.reference64) for name, of in right.items() if of}
+        return {name: factor_of(ours.get(name), expected.reference64) for name, expected in right.items() if expected}
 
     def again(other: Case) -> Factors:
         return measured(gradients_of(candidate, other), known_mistakes.gradients(oracle, other, "none"))

@@ -103,7 +103,9 @@ def _made(oracle: Oracle, case: Case) -> list[OtherInputs]:
     for other, gradients in zip(others, found, strict=True):
         smaller = SMALL_PARAMETERS if other.change in (LARGER_PARAMETERS, LARGE_PARAMETERS) else SMALLER
         controls = zip(others, found, strict=True)
-        control, of_control = next(((one.case, of) for one, of in controls if one.change == smaller), (case, {}))
+        control, of_control = next(
+            ((one.case, values) for one, values in controls if one.change == smaller), (case, {})
+        )
         tolerant: dict[str, Expected | None] = dict.fromkeys(case.gradients)
         before, after = _growth(control, case), _growth(case, other.case)
         for name, expected in gradients.items():
@@ -204,7 +206,10 @@ def _degree(usual: Expected, smaller: Expected | None, growth: float) -> float:
 def _gradients(oracle: Oracle, case: Case, others: Sequence[OtherInputs]) -> list[Mapping[str, Expected]]:
     """The gradients of changed cases; none of one that the reference does not take."""
     changed = [other.case for other in others]
-    passes = [Pass(MODEL, of.inputs, of.state, case.cotangents, case.wrt, case.training) for of in changed]
+    passes = [
+        Pass(MODEL, changed_case.inputs, changed_case.state, case.cotangents, case.wrt, case.training)
+        for changed_case in changed
+    ]
     try:
         found = list(variations.compared(oracle, case, passes))
     except ReferenceRefused:
@@ -281,10 +286,11 @@ def _in_most_elements(expected: Expected, gradient: torch.Tensor) -> bool:
 
 def _is_the_derivative(oracle: Oracle, case: Case, other: Case, gradients: Mapping[str, torch.Tensor | None]) -> bool:
     """Whether the candidate's gradients are derivatives where the reference's, by a change of inputs, are no more."""
-    theirs = {name: of for name, of in gradients.items() if of is not None}
+    theirs = {name: gradient for name, gradient in gradients.items() if gradient is not None}
     if not are_derivatives(oracle, other, theirs):
         return False
     usual, changed = (
-        {name: of.reference64 for name, of in one.gradients.items() if of is not None} for one in (case, other)
+        {name: expected.reference64 for name, expected in one.gradients.items() if expected is not None}
+        for one in (case, other)
     )
     return are_derivatives(oracle, case, usual) and not are_derivatives(oracle, other, changed)

@@ -57,7 +57,10 @@ def uses_updated_buffers(oracle: Oracle, case: Case) -> bool:
     after = {name: case.buffers[name].reference64.to(case.state[name]) for name in case.updated_buffers}
     other = replace(case, state={**case.state, **after}, training=False)
     found = variations.outputs_for(oracle, other, case.inputs)
-    return all(tolerance.passes(of, found[name].reference64.to(of.dtype)) for name, of in case.outputs.items())
+    return all(
+        tolerance.passes(expected, found[name].reference64.to(expected.dtype))
+        for name, expected in case.outputs.items()
+    )
 
 
 def _update(case: Case, oracle: Oracle | None, name: str, actual: torch.Tensor, right: torch.Tensor) -> Update:
@@ -154,9 +157,9 @@ def one_factor(deviations: torch.Tensor) -> float | None:
     return 1 + mean if float(deviations.std()) * BASELINE_FACTOR_MAX < abs(mean) else None
 
 
-def _fit(of: torch.Tensor, to: torch.Tensor) -> tuple[float, float]:
-    """The a in of = a * to, and the relative residual; infinite for a single element, which always fits."""
-    size = float((to * to).sum())
-    a = float((of * to).sum()) / size if size else 0.0
-    residual = float((of - a * to).norm()) / max(float(of.norm()), 1e-300)
-    return a, residual if of.numel() > 1 else math.inf
+def _fit(tensor: torch.Tensor, basis: torch.Tensor) -> tuple[float, float]:
+    """The a in tensor = a * basis, and the relative residual; infinite for a single element, which always fits."""
+    size = float((basis * basis).sum())
+    a = float((tensor * basis).sum()) / size if size else 0.0
+    residual = float((tensor - a * basis).norm()) / max(float(tensor.norm()), 1e-300)
+    return a, residual if tensor.numel() > 1 else math.inf

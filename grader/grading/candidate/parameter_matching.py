@@ -27,7 +27,9 @@ class Matching:
     @staticmethod
     def of_itself(state: Mapping[str, torch.Tensor]) -> Matching:
         """The reference's tensors where the reference keeps them."""
-        return Matching({name: Placement(name, tuple(of.shape), tuple(of.shape)) for name, of in state.items()})
+        return Matching(
+            {name: Placement(name, tuple(tensor.shape), tuple(tensor.shape)) for name, tensor in state.items()}
+        )
 
     @property
     def unsure(self) -> bool:

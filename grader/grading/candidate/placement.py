@@ -163,7 +163,7 @@ def _joined(name: str, tensor: torch.Tensor, left: Tensors) -> dict[str, Placeme
         places: dict[str, Placement] = {}
         start = 0
         while start < extent:
-            found = _part_at(tensor, axis, start, {one: of for one, of in left.items() if one not in places})
+            found = _part_at(tensor, axis, start, {one: part for one, part in left.items() if one not in places})
             if found is None:
                 break
             ours, order, block = found

@@ -205,5 +205,5 @@ def number(value: float | None) -> str:
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether two tensors of one dtype agree in every bit; NaNs are equal if their bits are."""
-    one, other = (of.contiguous().reshape(-1).view(torch.uint8) for of in (a, b))
+    one, other = (tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in (a, b))
     return torch.equal(one, other.to(one.device))

@@ -121,8 +121,8 @@ class Pack:
             return value[at], at
         largest, starts = self.largest(value), self._starts
         where = (value == self.spread(largest)).nonzero().view(-1)
-        of = torch.searchsorted(self._lengths.cumsum(0), where, right=True)
-        first = torch.zeros_like(starts).scatter_reduce_(0, of, where - starts[of], "amin", include_self=False)
+        owners = torch.searchsorted(self._lengths.cumsum(0), where, right=True)
+        first = torch.zeros_like(starts).scatter_reduce_(0, owners, where - starts[owners], "amin", include_self=False)
         return largest, first
 
     def at(self, value: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:

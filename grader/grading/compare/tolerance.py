@@ -62,17 +62,17 @@ def with_room_for_zeros(each: Mapping[str, Expected]) -> dict[str, Expected]:
 
     Behind a softmax over a single key, terms cancel exactly in the order in which the reference adds them.
     """
-    zero = {name for name, of in each.items() if of.rounds and not of.error_l2 and not of.norm}
+    zero = {name for name, gradient in each.items() if gradient.rounds and not gradient.error_l2 and not gradient.norm}
     if not zero:
         return dict(each)
     know_norms(list(each.values()))
-    noise = max(of.rounding * of.rms for of in each.values()) / BASELINE_FACTOR_L2
+    noise = max(gradient.rounding * gradient.rms for gradient in each.values()) / BASELINE_FACTOR_L2
 
-    def with_room(of: Expected) -> Expected:
-        room = of.around(of.reference64)  # no run of the reference has another value
-        return replace(room, error_l2=noise * math.sqrt(of.reference64.numel()), error_max=noise)
+    def with_room(gradient: Expected) -> Expected:
+        room = gradient.around(gradient.reference64)  # no run of the reference has another value
+        return replace(room, error_l2=noise * math.sqrt(gradient.reference64.numel()), error_max=noise)
 
-    return {name: with_room(of) if name in zero else of for name, of in each.items()}
+    return {name: with_room(gradient) if name in zero else gradient for name, gradient in each.items()}
 
 
 def check_each(pairs: Sequence[Pair]) -> Iterator[TensorCheck]:

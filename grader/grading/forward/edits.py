@@ -54,7 +54,7 @@ def edits(oracle: Oracle, case: Case) -> tuple[Edit, ...]:
     """Edits to values far from an input's own, or to its usual ones where the reference refuses those."""
     floats = _float_outputs(case)
     structures = variations.structures(oracle, case)
-    if not floats or not any(of.count > 1 for of in structures.values()):
+    if not floats or not any(structure.count > 1 for structure in structures.values()):
         return ()
     output = chance.draw.choice(floats)
     found: tuple[Edit, ...] = ()
@@ -63,7 +63,7 @@ def edits(oracle: Oracle, case: Case) -> tuple[Edit, ...]:
             found = _made(oracle, case, structures, output, far=far)
             break
     inputs, parameters = _inputs_to_edit(oracle, case, structures), _parameters_to_edit(oracle, case)
-    groups = [{name: of} for name, of in inputs.items()] + ([parameters] if parameters else [])
+    groups = [{name: structure} for name, structure in inputs.items()] + ([parameters] if parameters else [])
     return (*found, *(edit for group in groups for edit in _of_last_elements(oracle, case, group, output)))
 
 
@@ -94,27 +94,35 @@ def _structure(oracle: Oracle, case: Case, name: str) -> Structure:
 
 def _inputs_to_edit(oracle: Oracle, case: Case, structures: Structures) -> dict[str, Structure]:
     """The floating-point inputs, or some of them; one that is the same in all draws may be a constant of the kernel."""
-    of_floats = {f"input[{i}]": of for i, of in structures.items() if is_float(case.inputs[i])}
-    found = {name: of for name, of in of_floats.items() if of.count > 1 and not of.fixed}
+    of_floats = {f"input[{i}]": structure for i, structure in structures.items() if is_float(case.inputs[i])}
+    found = {name: structure for name, structure in of_floats.items() if structure.count > 1 and not structure.fixed}
     return {name: found[name] for name in chance.draw.sample(list(found), min(len(found), _room(oracle, case)))}
 
 
 def _parameters_to_edit(oracle: Oracle, case: Case) -> dict[str, Structure]:
     """Up to BLOCKS of the learned parameters with several elements, the smallest ones if a copy of all has no room."""
     learned = oracle.traits(case).learned
-    several = {name: of for name, of in case.state.items() if name in learned and is_float(of) and of.numel() > 1}
+    several = {
+        name: tensor
+        for name, tensor in case.state.items()
+        if name in learned and is_float(tensor) and tensor.numel() > 1
+    }
     fitting = list(smallest(several, CHECK_BYTES // 2))
     found = {name: _structure(oracle, case, name) for name in chance.draw.sample(fitting, min(len(fitting), BLOCKS))}
     return {name: structure for name, structure in found.items() if structure.count > 1}
 
 
 def _float_outputs(case: Case) -> list[str]:
-    return [name for name, of in case.outputs.items() if of.dtype.is_floating_point and of.reference64.numel()]
+    return [
+        name
+        for name, expected in case.outputs.items()
+        if expected.dtype.is_floating_point and expected.reference64.numel()
+    ]
 
 
 def _room(oracle: Oracle, case: Case) -> int:
     """The number of edits that a large case and a slow reference leave room for."""
-    nbytes = nbytes_of((*case.inputs, *(of.reference64 for of in case.outputs.values())))
+    nbytes = nbytes_of((*case.inputs, *(expected.reference64 for expected in case.outputs.values())))
     return min(BLOCKS // 4 if oracle.is_slow(case) else BLOCKS, max(1, CHECK_BYTES // nbytes))
 
 
@@ -236,7 +244,7 @@ def _poke(
 
 def _swap(case: Case, structures: Structures) -> tuple[tuple[object, ...], str]:
     """Inputs with two elements of one of them swapped."""
-    tensors = [i for i, of in structures.items() if of.count > 1]
+    tensors = [i for i, structure in structures.items() if structure.count > 1]
     index = chance.draw.choice([i for i in tensors if is_float(case.inputs[i])] or tensors)
     value, structure = case.inputs[index], structures[index]
     assert isinstance(value, torch.Tensor)

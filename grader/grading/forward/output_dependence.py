@@ -106,6 +106,6 @@ def _diagnosis(edit: Edit, what: str) -> Diagnosis:
 def _must_move(case: Case, edit: Edit) -> bool:
     """The reference's element moves by more than any rounding could hide."""
     expected, moved = case.outputs[edit.output], edit.case.outputs[edit.output]
-    before, after = (float(of.reference64.view(-1)[edit.element]) for of in (expected, moved))
+    before, after = (float(output.reference64.view(-1)[edit.element]) for output in (expected, moved))
     noise = expected.rounding * (expected.rms + abs(before)) + tolerance.BASELINE_FACTOR_L2 * expected.error_max
     return abs(after - before) > noise

@@ -84,8 +84,8 @@ def _probe(candidate: Candidate, oracle: Oracle, case: Case, codes: Iterable[str
     diagnoses: list[Diagnosis] = []
     for one in (_PROBES[code] for code in codes if code != NARROW):
 
-        def check(of: Candidate, run: Function = one.run) -> Diagnosis | None:
-            return run(of, oracle, case)
+        def check(subject: Candidate, run: Function = one.run) -> Diagnosis | None:
+            return run(subject, oracle, case)
 
         diagnosis = with_memory(candidate, oracle, partial(check, candidate), "forward")
         if diagnosis is None:

@@ -158,8 +158,8 @@ def _is_stale(oracle: Oracle, earlier: Sequence[Turn], turn: Turn, name: str, se
     ]
     outputs = [one[name] for one in (*mixed, *(turn.case.outputs for turn in earlier))]
     # Without parameters, or without inputs, some are what is due.
-    others = [of for of in outputs if not tolerance.passes(of, due.to(of.dtype))]
-    return any(tolerance.passes(of, sealed) for of in others)
+    others = [output for output in outputs if not tolerance.passes(output, due.to(output.dtype))]
+    return any(tolerance.passes(output, sealed) for output in others)
 
 
 def _is_right_at_first(candidate: Candidate, case: Case, name: str) -> bool:

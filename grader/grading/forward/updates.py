@@ -61,7 +61,7 @@ def _from_zeros(candidate: Candidate, oracle: Oracle, case: Case, updated: Seque
         wrong = None if value is None else _wrong(zeroed.buffers[name], value)
         if wrong is not None:
             amount, remedy = explain_buffers(zeroed, {name: value}, oracle)
-            step = "a second" if any(not is_float(case.state[of]) for of in case.updated_buffers) else "one"
+            step = "a second" if any(not is_float(case.state[buffer]) for buffer in case.updated_buffers) else "one"
             what = f"with an old value of zero, buffer `{name}` is wrong after {step} forward: {wrong}"
             return diagnose("buffers_not_updated", what, where=case.where, amount=amount, remedy=remedy)
     return None
@@ -115,8 +115,8 @@ def _chains(oracle: Oracle, case: Case) -> list[_Chain]:
 
 def _same(case: Case, after: Case) -> bool:
     """Whether forwards on other inputs leave the outputs as they were."""
-    outputs = {name: of.reference64 for name, of in after.outputs.items()}
-    return all(tolerance.passes(of, outputs[name].to(of.dtype)) for name, of in case.outputs.items())
+    outputs = {name: expected.reference64 for name, expected in after.outputs.items()}
+    return all(tolerance.passes(expected, outputs[name].to(expected.dtype)) for name, expected in case.outputs.items())
 
 
 def _after(
@@ -150,7 +150,10 @@ def _expecting(case: Case, inputs: Sequence[object], trackers: Trackers) -> Case
 
 def _as_long(case: Case, found: Mapping[str, Expected]) -> dict[str, Expected]:
     """Other values of the case's buffers, with its reduction lengths."""
-    return {name: replace(found[name], reduction_length=of.reduction_length) for name, of in case.buffers.items()}
+    return {
+        name: replace(found[name], reduction_length=expected.reduction_length)
+        for name, expected in case.buffers.items()
+    }
 
 
 @derived

@@ -33,7 +33,7 @@ def only_count(oracle: Oracle, case: Case, buffers: tuple[str, ...]) -> bool:
         for state in (case.state, counted)
     ]
     tables = [
-        {**found.outputs, **{f"buffer {name}": of for name, of in found.buffers.items() if name not in buffers}}
+        {**found.outputs, **{f"buffer {name}": value for name, value in found.buffers.items() if name not in buffers}}
         for found in oracle.ask(case, passes)
     ]
     return all(outputs_alike(one, other) for one, other in zip(tables[::2], tables[1::2], strict=True))
@@ -68,9 +68,9 @@ def keeps_outputs(oracle: Oracle, case: Case) -> bool:
 def _are_right(case: Case, result: JobResult, tapes: Iterable[str]) -> bool:
     """Whether nothing failed, and the outputs of these tapes are the case's."""
     return result.failure is None and all(
-        tolerance.passes(of, result.sealed[f"output:{tape}:{name}"])
+        tolerance.passes(expected, result.sealed[f"output:{tape}:{name}"])
         for tape in tapes
-        for name, of in case.outputs.items()
+        for name, expected in case.outputs.items()
     )
 
 

@@ -136,7 +136,7 @@ class Case:
     @property
     def output_specs(self) -> dict[str, TensorSpec]:
         """The expected shape and dtype of each output, by name."""
-        return {name: TensorSpec(of.shape, of.dtype) for name, of in self.outputs.items()}
+        return {name: TensorSpec(output.shape, output.dtype) for name, output in self.outputs.items()}
 
     def timed(self, part: str, **how: Any) -> dict[str, Any]:
         """The fields of a step that times this part; inputs, tape and gradients are under the key "t"."""
@@ -173,7 +173,9 @@ class Case:
     @property
     def nbytes(self) -> int:
         """The bytes of inputs, grad_outputs, and expected outputs and gradients."""
-        expected = [of.reference64 for of in (*self.outputs.values(), *self.gradients.values()) if of is not None]
+        expected = [
+            value.reference64 for value in (*self.outputs.values(), *self.gradients.values()) if value is not None
+        ]
         return nbytes_of((*self.inputs, *self.cotangents.values(), *expected))
 
     @property
@@ -193,7 +195,7 @@ class Case:
             return value.to("meta") if isinstance(value, torch.Tensor) else value
 
         def table(expected: Mapping[str, Expected | None]) -> dict[str, Expected | None]:
-            return {name: of and of.without_values() for name, of in expected.items()}
+            return {name: value and value.without_values() for name, value in expected.items()}
 
         slim = {
             "inputs": tuple(map(shape_of, self.inputs)),

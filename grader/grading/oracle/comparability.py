@@ -139,8 +139,8 @@ def differing(one: Evaluation, other: Evaluation) -> set[tuple[Table, str]]:
     """The tensors that differ in any bit."""
     found = set[tuple[Table, str]]()
     for table in get_args(Table):
-        of = getattr(other, table)
+        others = getattr(other, table)
         for name, value in getattr(one, table).items():
-            if (value is None) != (of[name] is None) or (value is not None and not same_bits(value, of[name])):
+            if (value is None) != (others[name] is None) or (value is not None and not same_bits(value, others[name])):
                 found.add((table, name))
     return found

@@ -24,7 +24,7 @@ def are_derivatives(oracle: Oracle, case: Case, gradients: Mapping[str, torch.Te
     `gradients` is by operand; those of parameters are not looked at. False where the reference does not take inputs a
     little beside the case's, or might not survive them.
     """
-    given = {name: of for name, of in gradients.items() if is_input(name)}
+    given = {name: gradient for name, gradient in gradients.items() if is_input(name)}
     if not oracle.runs_float64(case) or oracle.traits(case).asserts:
         return False
     try:

@@ -43,7 +43,7 @@ def through_each_output(oracle: Oracle, case: Case) -> Mapping[str, Case]:
 @derived
 def _gradients(oracle: Oracle, case: Case) -> dict[str, dict[str, Expected | None]]:
     """The expected gradients by output and operand."""
-    passes = [replace(Pass.of(case), cotangents={name: of}) for name, of in case.cotangents.items()]
+    passes = [replace(Pass.of(case), cotangents={name: cotangent}) for name, cotangent in case.cotangents.items()]
     ask, turns = partial(oracle.ask, case), range(1 if oracle.is_slow(case) else PERTURBED_RUNS)
     found = {}
     for name, one, trackers in zip(case.cotangents, passes, list(compared(oracle, case, passes)), strict=True):
@@ -56,7 +56,7 @@ def _gradients(oracle: Oracle, case: Case) -> dict[str, dict[str, Expected | Non
 def _as_in(case: Case, gradients: Mapping[str, Expected]) -> dict[str, Expected | None]:
     """The gradients of the case's operands, with their reduction lengths."""
     return dict.fromkeys(case.wrt) | {
-        name: replace(of, reduction_length=usual.reduction_length)
-        for name, of in gradients.items()
-        if (usual := case.gradients[name]) is not None and usual.ties is None and not is_noise(of)
+        name: replace(gradient, reduction_length=usual.reduction_length)
+        for name, gradient in gradients.items()
+        if (usual := case.gradients[name]) is not None and usual.ties is None and not is_noise(gradient)
     }

@@ -163,7 +163,8 @@ def _in_one_job(
         if one.training == traits.training:
             _require_shapes(reference, traits, returned.tensors)
         answers = (returned, *((next(backwards),) if one.wrt else ()))
-        changes, slips = [(of.changed, of.numbers) for of in answers], chain.from_iterable(of.slips for of in answers)
+        changes = [(answer.changed, answer.numbers) for answer in answers]
+        slips = chain.from_iterable(answer.slips for answer in answers)
         found: list[Mapping[str, Any]] = [Streamed(result, table) for table in tables]
         outputs, gradients, buffers = found if streamed else map(dict[str, Any], found)
         yield Evaluation(outputs, gradients, buffers, *max(changes), returned.tensors, tuple(slips))

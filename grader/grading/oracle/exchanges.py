@@ -72,8 +72,8 @@ def _groups(case: Case) -> Iterator[tuple[int, Sequence[str]]]:
         # The rows of an input's first dimension are a batch, and all of them are treated alike.
         for extent in dict.fromkeys(case.operand(name).shape[is_input(name) :]):
             layer = name if is_input(name) else name.rpartition(".")[0]
-            for of in (layer,) if is_input(name) else (layer, ""):
-                if extent > 1 and name not in found[of, extent]:
-                    found[of, extent].append(name)
+            for scope in (layer,) if is_input(name) else (layer, ""):
+                if extent > 1 and name not in found[scope, extent]:
+                    found[scope, extent].append(name)
     groups = {(extent, tuple(tensors)) for (_, extent), tensors in found.items()}
     yield from sorted(groups, key=lambda group: -len(group[1]))

@@ -286,7 +286,9 @@ class Oracle(ReferenceModels):
 
     def _cotangents(self, traits: Traits, key: CaseKey) -> dict[str, torch.Tensor]:
         """The grad_output of each differentiable output: for a later draw that of draw 0, if the shapes agree."""
-        specs = {of.name: TensorSpec.of(of) for of in traits.outputs if of.kind == "tensor" and of.requires_grad}
+        specs = {
+            info.name: TensorSpec.of(info) for info in traits.outputs if info.kind == "tensor" and info.requires_grad
+        }
         first = self.cases.get(CaseKey(key.variant, key.training, 0)) if key.draw else None
         if first and {name: TensorSpec.like(value) for name, value in first.cotangents.items()} == specs:
             return dict(first.cotangents)

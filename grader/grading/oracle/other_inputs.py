@@ -130,7 +130,7 @@ def _answered(oracle: Oracle, case: Case, others: Sequence[OtherInputs]) -> Iter
         outputs = next(answers) if other.state is case.state else _answers(oracle, other, [other.inputs])[0]
         if outputs is None or (change == SHIFTED_FAR and not _as_usual(case, outputs)):
             continue
-        if all(answers_well(of, case.outputs[name]) for name, of in outputs.items()):
+        if all(answers_well(output, case.outputs[name]) for name, output in outputs.items()):
             given = _tolerant(case, change, outputs) | _integers(oracle, other, outputs)
             yield OtherInputs(change, replace(other, outputs=given))
 
@@ -176,7 +176,7 @@ def _with_other_parameters(oracle: Oracle, case: Case, structures: Mapping[int, 
         if vectors:
             shifted = {key: _shifted(value, sign) for key, value in vectors.items()}
             yield OtherInputs(name, replace(case, state={**case.state, **shifted}))
-    thinned = {name: _thinned(of) for name, of in moved.items()}
+    thinned = {name: _thinned(value) for name, value in moved.items()}
     yield OtherInputs(ZERO_PARAMETERS, replace(case, state={**case.state, **thinned}))
     # With the constructor's signs: what grows as an exponential does so for a positive number only.
     signed = positive(moved, oracle.constructed(case), frozenset(moved))
@@ -234,7 +234,9 @@ def _answers(
 def _as_usual(case: Case, outputs: Mapping[str, Expected]) -> bool:
     """Whether these are the outputs for the case's own inputs, but for 1%."""
     usual = {name: case.outputs[name] for name in outputs if case.outputs[name].rounds}
-    return all(norm(outputs[name].reference64 - of.reference64) <= SMALL * of.norm for name, of in usual.items())
+    return all(
+        norm(outputs[name].reference64 - output.reference64) <= SMALL * output.norm for name, output in usual.items()
+    )
 
 
 def answers_well(expected: Expected, usual: Expected) -> bool:
@@ -289,4 +291,4 @@ def _integers(oracle: Oracle, case: Case, outputs: Mapping[str, Expected]) -> di
     """The integer outputs, where noise as large as the error that other outputs may have leaves them as they are."""
     if oracle.is_slow(case):
         return {}
-    return settled(oracle, case, {name: of for name, of in outputs.items() if not of.rounds}, room(1.0))
+    return settled(oracle, case, {name: output for name, output in outputs.items() if not output.rounds}, room(1.0))

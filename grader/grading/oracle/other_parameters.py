@@ -95,7 +95,7 @@ def _with(oracle: Oracle, case: Case, state: Mapping[str, torch.Tensor]) -> Case
         outputs = variations.outputs_for(oracle, mixed, case.inputs)
     except ProblemError:
         return None
-    finite = all(_as_finite(of.reference64, case.outputs[name].reference64) for name, of in outputs.items())
+    finite = all(_as_finite(output.reference64, case.outputs[name].reference64) for name, output in outputs.items())
     return replace(mixed, outputs=outputs) if finite else None
 
 

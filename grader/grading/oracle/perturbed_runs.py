@@ -61,7 +61,7 @@ def perturbed_passes(plain: Pass, turns: range, ulps: float) -> Iterator[Pass]:
             wide = ulps >= nonsmooth.ULPS
             inputs = ties_broken(inputs, turn, ulps) if wide else perturbed(inputs, ulps)
         # A draw that matters no more than rounding (`randomness`) is one more perturbation.
-        earlier = tuple(perturbed(of, ulps) for of in plain.earlier)
+        earlier = tuple(perturbed(arguments, ulps) for arguments in plain.earlier)
         yield replace(plain, inputs=inputs, state=perturbed_state(plain.state, ulps), seed=turn + 1, earlier=earlier)
 
 

@@ -52,12 +52,12 @@ class _Origins(TorchFunctionMode):
             if integers:
                 self._held[id(result)] = result, len(self._held)
             return result
-        of = set(self._calls(tree_leaves((args, kwargs))))
-        if of and func.__name__ not in DESCRIBING:
-            if integers and func.__name__ in KEEPING and len(of) == 1:
-                self._held[id(result)] = result, of.pop()
+        calls = set(self._calls(tree_leaves((args, kwargs))))
+        if calls and func.__name__ not in DESCRIBING:
+            if integers and func.__name__ in KEEPING and len(calls) == 1:
+                self._held[id(result)] = result, calls.pop()
             else:
-                self._used |= of
+                self._used |= calls
         return result
 
     def independent(self, inputs: Sequence[object]) -> set[int]:

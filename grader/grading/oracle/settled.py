@@ -34,12 +34,14 @@ def settled(oracle: Oracle, case: Case, integers: Mapping[str, Expected], noise:
         try:
             return _open(oracle, case, integers, noise)
         except (ReferenceRefused, ReferenceLost, ReferenceOutOfMemory):  # by such noise
-            return {name: torch.ones_like(of.reference64, dtype=torch.bool) for name, of in integers.items()}
+            return {
+                name: torch.ones_like(expected.reference64, dtype=torch.bool) for name, expected in integers.items()
+            }
 
     def spread(name: str, runs: int = 0) -> torch.Tensor:
         return open_elements()[name].double()
 
-    return {name: replace(of, spread=partial(spread, name)) for name, of in integers.items()}
+    return {name: replace(expected, spread=partial(spread, name)) for name, expected in integers.items()}
 
 
 def _open(oracle: Oracle, case: Case, integers: Mapping[str, Expected], noise: float) -> dict[str, torch.Tensor]:
@@ -47,8 +49,8 @@ def _open(oracle: Oracle, case: Case, integers: Mapping[str, Expected], noise: f
     plain = Pass(MODEL, case.inputs, case.state, training=case.training, change_in=("forward",))
     moved = perturbed_passes(plain, range(max(nonsmooth.RUNS)), noise / EPSILON)
     passes = (replace(one, change=p.Jitter(size=noise, turn=turn)) for turn, one in enumerate(moved))
-    found = {name: torch.zeros_like(of.reference64, dtype=torch.bool) for name, of in integers.items()}
+    found = {name: torch.zeros_like(expected.reference64, dtype=torch.bool) for name, expected in integers.items()}
     for run in oracle.ask(case, passes):
-        for name, of in integers.items():
-            found[name] |= run.outputs[name].to(of.reference64.device) != of.reference64
+        for name, expected in integers.items():
+            found[name] |= run.outputs[name].to(expected.reference64.device) != expected.reference64
     return found

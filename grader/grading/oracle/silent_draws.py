@@ -58,7 +58,7 @@ def replacement(models: ReferenceModels, case: Case, number: int, always_zero: s
 
 def _silent(case: Case) -> frozenset[str]:
     """The operands that have a gradient, all of it zero."""
-    found = {name: of.reference64 for name, of in case.gradients.items() if of is not None}
+    found = {name: gradient.reference64 for name, gradient in case.gradients.items() if gradient is not None}
     return frozenset(name for name, value in found.items() if value.numel() and absent(value))
 
 

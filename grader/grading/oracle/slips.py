@@ -92,10 +92,10 @@ def _runs(oracle: Oracle, case: Case) -> bool:
 def _of_kind(oracle: Oracle, case: Case, plain: Pass, within: Within, end: float) -> Iterator[Slipped]:
     """The slips of a kind: first each one in all calls at once, as in a loop, then in one call of several."""
 
-    def of(slip: p.Slip) -> Pass:
+    def changed_by(slip: p.Slip) -> Pass:
         return replace(plain, change=slip)
 
-    listed = next(_answers(oracle, case, [of(p.Slip(within=within))]), None)
+    listed = next(_answers(oracle, case, [changed_by(p.Slip(within=within))]), None)
     possible = listed.slips if listed is not None else ()
     turns = max((one.times for one in possible), default=0)
     chosen: list[tuple[p.PossibleSlip, int | None]] = [(one, None) for one in possible]
@@ -106,7 +106,7 @@ def _of_kind(oracle: Oracle, case: Case, plain: Pass, within: Within, end: float
         fitting = int((end - oracle.clock()) / max(oracle.seconds_of(case), LEAST_SECONDS))
         tried = chosen[: min(max(fitting, 1), 16)]  # in one job
         chosen = chosen[len(tried) :]
-        passes = [of(p.Slip(within=within, what=one.what, turn=turn)) for one, turn in tried]
+        passes = [changed_by(p.Slip(within=within, what=one.what, turn=turn)) for one, turn in tried]
         refused = 0
         for (one, turn), found in zip(tried, _answers(oracle, case, passes), strict=True):
             refused += found is None
@@ -151,7 +151,7 @@ def _reordered(oracle: Oracle, case: Case, plain: Pass) -> Iterator[Slipped]:
     name, given = max(case.cotangents.items(), key=lambda one: one[1].numel())
     grad = "grad_output" if len(case.cotangents) == 1 else f"the grad_output of {name}"
     moves = list(_moves(given.shape))
-    passes = [replace(plain, cotangents={**case.cotangents, name: move.of(given)}) for move in moves]
+    passes = [replace(plain, cotangents={**case.cotangents, name: move.apply(given)}) for move in moves]
     for move, found in zip(moves, _answers(oracle, case, passes), strict=True):
         if found is None:
             continue
@@ -169,7 +169,7 @@ class _Move(NamedTuple):
     """A reordering of a tensor, and how it is called."""
 
     how: str
-    of: Callable[[torch.Tensor], torch.Tensor]
+    apply: Callable[[torch.Tensor], torch.Tensor]
     flips: int | None = None
     """The dimension along which it flips, if it does."""
 

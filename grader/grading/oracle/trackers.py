@@ -82,11 +82,11 @@ class Trackers:
             if value is not None and (other := getattr(exact, table)[name]) is not None
         ]
         finite = blocks.are_finite([value for *_, value, _ in found])
-        for (table, name, value, other), of in zip(found, finite, strict=True):
-            self._tables[table][name] = _Tracker(value, other, finite=of)
-        tensors = {(table, name): of for table, named in self._tables.items() for name, of in named.items()}
-        exact_values = {key: of.reference64 for key, of in tensors.items()}
-        eager_values = {key: of.eager for key, of in tensors.items()}
+        for (table, name, value, other), is_finite in zip(found, finite, strict=True):
+            self._tables[table][name] = _Tracker(value, other, finite=is_finite)
+        tensors = {(table, name): tracker for table, named in self._tables.items() for name, tracker in named.items()}
+        exact_values = {key: tracker.reference64 for key, tracker in tensors.items()}
+        eager_values = {key: tracker.eager for key, tracker in tensors.items()}
         small = max((value.numel() for value in exact_values.values()), default=0) < nonsmooth.MAX_ELEMENTS
         self._spreads = Spreads(eager_values, exact_values, again, inputs, asserts=asserts) if again and small else None
         self.add(eager)
@@ -124,7 +124,7 @@ class Trackers:
                 tracker.add(value, error, share)
             else:
                 small.append((tracker, value))
-        errors = blocks.baseline_errors([of for _, of in small], [tracker.reference64 for tracker, _ in small])
+        errors = blocks.baseline_errors([value for _, value in small], [tracker.reference64 for tracker, _ in small])
         for (tracker, value), error in zip(small, errors, strict=True):
             tracker.add(value, error, share)
 

@@ -139,7 +139,7 @@ def _trained(value: torch.Tensor, limit: str, draw: int, *, learned: bool, varie
     if not is_float(value) or not value.numel():
         return value
     first = float(value.reshape(-1)[0])
-    same, *signs = torch.stack([of.all() for of in (value == first, value >= 0, value <= 0)]).tolist()
+    same, *signs = torch.stack([mask.all() for mask in (value == first, value >= 0, value <= 0)]).tolist()
     if same:
         if limit == "near":
             noise = 0.1 * torch.randn_like(value)

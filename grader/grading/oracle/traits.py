@@ -61,7 +61,7 @@ class Traits(NamedTuple):
     def operands(self, inputs: Sequence[object], state: Mapping[str, torch.Tensor]) -> tuple[str, ...]:
         """The inputs and parameters that a gradient is asked of; frozen ones too: ModelNew's get none either."""
         found = [f"input[{i}]" for i, value in enumerate(inputs) if is_differentiable(value)]
-        learned = (of.name for of in self.parameters if of.requires_grad or is_differentiable(state[of.name]))
+        learned = (info.name for info in self.parameters if info.requires_grad or is_differentiable(state[info.name]))
         return (*found, *learned)
 
     def output_specs(self) -> dict[str, TensorSpec]:

@@ -71,11 +71,11 @@ def draw_cotangents(
     """
     first = chance.new_seed() if seed is None else seed
     place, drawn = backend(device).torch_device, {}
-    for each, (name, of) in enumerate(like.items(), first):
+    for each, (name, output) in enumerate(like.items(), first):
         generator = torch.Generator(place).manual_seed(each)
-        drawn_as = of.dtype if of.dtype.is_complex else torch.float32
-        given = torch.randn(tuple(of.shape), generator=generator, device=place, dtype=drawn_as)
-        drawn[name] = (given + given.sgn() / 2 if given.numel() == 1 else given).to(of.dtype)
+        drawn_as = output.dtype if output.dtype.is_complex else torch.float32
+        given = torch.randn(tuple(output.shape), generator=generator, device=place, dtype=drawn_as)
+        drawn[name] = (given + given.sgn() / 2 if given.numel() == 1 else given).to(output.dtype)
     return drawn
 
 
@@ -179,7 +179,7 @@ def values_of_each(tensors: Sequence[torch.Tensor]) -> list[ValueKinds]:
     def packed(positions: list[int]) -> list[ValueKinds]:
         pack = Pack([new[position] for position in positions])
         differs = [pack.largest((~holds).float()) for holds in _kinds(pack.flat)]
-        return [ValueKinds(*(not of for of in row)) for row in torch.stack(differs).T.tolist()]
+        return [ValueKinds(*(not difference for difference in row)) for row in torch.stack(differs).T.tolist()]
 
     for tensor, values in zip(new, by_pack(new, lambda position: _values_of_one(new[position]), packed), strict=True):
         _known[tensor] = tensor._version, values
@@ -202,7 +202,7 @@ def _values_of_one(value: torch.Tensor) -> ValueKinds:
     found = [True, True, True] if flat.numel() else [False, False, False]
     for part in (flat[:HOST_ELEMENTS], flat[HOST_ELEMENTS:]):
         if part.numel() and any(found):
-            holds = torch.stack([of.all() for of in _kinds(part)]).tolist()
+            holds = torch.stack([kind.all() for kind in _kinds(part)]).tolist()
             found = [a and b for a, b in zip(found, holds, strict=True)]
     return ValueKinds(*found)
 
@@ -222,9 +222,9 @@ def as_real(value: object) -> torch.Tensor:
     return torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
 
 
-def as_before(value: torch.Tensor, of: object) -> torch.Tensor:
+def as_before(value: torch.Tensor, original: object) -> torch.Tensor:
     """The tensor, complex again if it was made of a complex one by `as_real`."""
-    was_complex = isinstance(of, torch.Tensor) and of.is_complex()
+    was_complex = isinstance(original, torch.Tensor) and original.is_complex()
     return torch.view_as_complex(value.clone(memory_format=torch.contiguous_format)) if was_complex else value
 
 
@@ -244,7 +244,7 @@ def rounded_each(values: Iterable[Any]) -> list[Any]:
 def _of_bits(values: Iterable[Any], bits: int, way: Way) -> list[Any]:
     """Values in which float32 tensors have so many of their bits."""
     found = list(values)
-    chosen = [i for i, of in enumerate(found) if isinstance(of, torch.Tensor) and of.dtype == torch.float32]
+    chosen = [i for i, value in enumerate(found) if isinstance(value, torch.Tensor) and value.dtype == torch.float32]
     new = elementwise(lambda flat: of_bits(flat, bits, way), [found[i] for i in chosen])
     for index, value in zip(chosen, new, strict=True):
         found[index] = value

@@ -27,8 +27,10 @@ from grader.grading.oracle.values import OTHER_DRAWS, is_differentiable, is_floa
 @derived
 def edited(oracle: Oracle, case: Case) -> Case:
     """The case with a few elements of each input but integers replaced, and the outputs for these inputs."""
-    of = structures(oracle, case)
-    inputs = [of[i].edited(value) if is_differentiable(value) else value for i, value in enumerate(case.inputs)]
+    input_structures = structures(oracle, case)
+    inputs = [
+        input_structures[i].edited(value) if is_differentiable(value) else value for i, value in enumerate(case.inputs)
+    ]
     try:
         return replace(case, inputs=tuple(inputs), outputs=outputs_for(oracle, case, inputs))
     except ProblemError:  # for example, a matrix that is no longer positive definite
@@ -55,7 +57,9 @@ def _other_draws(oracle: Oracle, case: Case) -> list[list[object]]:
 def without_gradients(oracle: Oracle, case: Case) -> Case:
     """The same case with its buffers after a forward under no_grad, which may update them in another way."""
     after = buffers_for(oracle, case)
-    return replace(case, buffers={name: of.around(after[name].reference64) for name, of in case.buffers.items()})
+    return replace(
+        case, buffers={name: buffer.around(after[name].reference64) for name, buffer in case.buffers.items()}
+    )
 
 
 def buffers_for(oracle: Oracle, case: Case) -> dict[str, Expected]:
@@ -108,13 +112,13 @@ def with_case_errors(case: Case, trackers: Trackers) -> dict[str, Expected]:
     """The outputs with the case's reduction length and strictness, and with its baseline error at least."""
     outputs = {}
     for name, own in trackers.expected("outputs", lambda _: 1.0).items():
-        of = case.outputs[name]
+        usual = case.outputs[name]
         outputs[name] = replace(
             own,
-            error_l2=max(of.error_l2, own.error_l2),
-            error_max=max(of.error_max, own.error_max),
-            reduction_length=of.reduction_length,
-            strict=of.strict,
+            error_l2=max(usual.error_l2, own.error_l2),
+            error_max=max(usual.error_max, own.error_max),
+            reduction_length=usual.reduction_length,
+            strict=usual.strict,
         )
     return outputs
 
@@ -145,7 +149,7 @@ def element_gradients(
     job.step(p.Drop())
     sealed = oracle.run(job).sealed
     sources = [{i: f"grad:g{turn}:input[{i}]" for i in floats} for turn in range(len(elements))]
-    return [{i: sealed[source] for i, source in of.items() if source in sealed} for of in sources]
+    return [{i: sealed[source] for i, source in table.items() if source in sealed} for table in sources]
 
 
 @remembered
@@ -158,7 +162,7 @@ def trivial_outputs(oracle: Oracle, case: Case) -> str | None:
         values = (_level(value).flatten()[0].item() for value in others[0].values() if value.numel())
         shown = ", ".join(f"{value:.6g}" for value in values)
         return f"outputs filled with a constant pass the tolerance: {shown}"
-    varies = any(not of.fixed for of in structures(oracle, case).values())
+    varies = any(not structure.fixed for structure in structures(oracle, case).values())
     if varies and all(_passes(case, other) for other in others):
         return "other inputs give the same outputs within the tolerance: stored outputs pass"
     return None

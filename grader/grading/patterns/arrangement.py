@@ -26,7 +26,7 @@ def _reordered_slices(subject: Subject) -> Pattern | None:
     for dim, extent in enumerate(subject.shape):
         if extent < 3 or extent**2 > MAX_ELEMENTS or subject.right.numel() < FREE * extent:
             continue
-        actual, right = (of.movedim(dim, 0).reshape(extent, -1) for of in (subject.actual, subject.right))
+        actual, right = (tensor.movedim(dim, 0).reshape(extent, -1) for tensor in (subject.actual, subject.right))
         order = torch.cdist(actual, right).argmin(1)
         moved = [(index, at) for index, at in enumerate(order.tolist()) if at != index]
         if (
@@ -47,7 +47,8 @@ def _scattered(subject: Subject) -> Pattern | None:
     count = len(subject.shape)
     for dims in [*((dim,) for dim in range(count)), *([(count - 2, count - 1)] if count > 2 else [])]:
         actual, right = (
-            of.movedim(dims, tuple(range(-len(dims), 0))).flatten(-len(dims)) for of in (subject.actual, subject.right)
+            tensor.movedim(dims, tuple(range(-len(dims), 0))).flatten(-len(dims))
+            for tensor in (subject.actual, subject.right)
         )
         rest = norm(actual.sort(-1).values - right.sort(-1).values)
         # Unlike other patterns, with no more error than rounding: long rows of two like draws are alike when sorted.
@@ -63,7 +64,7 @@ def _exchanged(order: Sequence[int]) -> str | None:
     one = next(index for index, at in enumerate(order) if at != index)
     other, moved = order[one], sum(at != index for index, at in enumerate(order))
     size = moved // 2
-    aligned = size > 1 and not any(of % size for of in (len(order), one, other))
+    aligned = size > 1 and not any(number % size for number in (len(order), one, other))
     if not aligned or list(order) != _swapped(len(order), one, other, size):
         return None
     return f"{one // size} and {other // size} of {len(order) // size}"

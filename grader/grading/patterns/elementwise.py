@@ -94,8 +94,8 @@ def overwritten(subject: Subject) -> Pattern | None:
         if own is not None and subject.explained(subject.actual[placed] - own, subject.error[placed]):
             return None  # nothing was overwritten: it is that grad_output, at the same positions
         if grad.value.numel() > 1 and bool(torch.isin(chosen, grad.value.float()).all()):
-            others = (of for of in subject.grad_outputs if of is not grad)
-            other = next((of for of in others if bool(torch.isin(lacking, of.value.float()).all())), None)
+            others = (known for known in subject.grad_outputs if known is not grad)
+            other = next((known for known in others if bool(torch.isin(lacking, known.value.float()).all())), None)
             if other is not None:
                 return Pattern(f"lacks {other.name} wherever it is wrong", f"add what {other.name} contributes")
             text = f"holds a single element of {grad.name} wherever it is wrong"

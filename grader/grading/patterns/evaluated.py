@@ -127,7 +127,7 @@ def _changed_parameters(case: Case) -> Iterator[Search]:
 
 def _of_change(oracle: Oracle, subjects: Sequence[Subject], case: Case, pattern: Pattern) -> dict[str, Pattern]:
     due = known_mistakes.reference_gradients(oracle, case)
-    values = ((of, of.beside(value)) for of in subjects if (value := due.get(of.name)) is not None)
+    values = ((subject, subject.beside(value)) for subject in subjects if (value := due.get(subject.name)) is not None)
     return {
         subject.name: pattern
         for subject, value in values

@@ -99,7 +99,7 @@ def rows_of_large(indices: Sequence[Known], actual: torch.Tensor, expected: Expe
         return None
     device, columns = expected.reference64.device, actual[0].numel()
     of_one_block = max(chunk(device) // columns, 1)
-    parts = zip(*(torch.split(of, of_one_block) for of in (actual, expected.reference64)), strict=True)
+    parts = zip(*(torch.split(tensor, of_one_block) for tensor in (actual, expected.reference64)), strict=True)
     error, size = torch.cat([_norms(ours.to(device), right) for ours, right in parts], dim=1)
     wrong = (~(error <= FIT * (size + size.square().mean().sqrt()))).cpu()
     count = int(wrong.sum())
@@ -113,4 +113,4 @@ def rows_of_large(indices: Sequence[Known], actual: torch.Tensor, expected: Expe
 def _norms(actual: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """The Euclidean norms of each row's error and of each right row, [2, rows]."""
     error = actual.detach().double() - right.double()
-    return torch.stack([torch.linalg.vector_norm(of.flatten(1), dim=1) for of in (error, right.double())])
+    return torch.stack([torch.linalg.vector_norm(tensor.flatten(1), dim=1) for tensor in (error, right.double())])

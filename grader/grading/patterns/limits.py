@@ -28,7 +28,7 @@ def by_row_value(subject: Subject) -> Iterator[Region]:
         dims, value = known.value.dim(), known.value.double()
         if not 0 < dims < len(subject.shape) or tuple(value.shape) != subject.shape[:dims]:
             continue
-        wrong, telling = (of.flatten(dims).any(-1) for of in (subject.wrong, subject.telling))
+        wrong, telling = (mask.flatten(dims).any(-1) for mask in (subject.wrong, subject.telling))
         for at, rows in _limits(known.name, value, wrong, telling, tried * gradients):
             inside = rows.view(*rows.shape, *[1] * (len(subject.shape) - dims)).expand(subject.shape)
             yield Region(f"in the rows where {at}", inside, f"check the branch for {at}", by_index=False)

@@ -34,8 +34,8 @@ def _classes(subject: Subject, index: Known) -> Iterator[Region]:
 def _rows(subject: Subject, index: Known) -> Iterator[Region]:
     if index.value.dim() > 1 and index.value.shape[0] == subject.shape[0]:
         return  # a batch of indices, and a tensor of as many samples
-    for of in named_rows(index, subject.shape[0]):
-        yield of._replace(inside=of.inside.view(-1, *[1] * (len(subject.shape) - 1)).expand(subject.shape))
+    for region in named_rows(index, subject.shape[0]):
+        yield region._replace(inside=region.inside.view(-1, *[1] * (len(subject.shape) - 1)).expand(subject.shape))
 
 
 def named_rows(index: Known, rows: int) -> Iterator[Region]:

@@ -122,9 +122,9 @@ class Subject:
         """Whether an error of this norm is far above rounding, which would explain a smaller one."""
         return self._left(size) <= 0.1 * size
 
-    def explained(self, residual: torch.Tensor, of: torch.Tensor | None = None) -> bool:
-        """Whether a residual is what rounding leaves of the error, or of a part `of` it."""
-        size = self.size if of is None else norm(of)
+    def explained(self, residual: torch.Tensor, part: torch.Tensor | None = None) -> bool:
+        """Whether a residual is what rounding leaves of the error, or of a `part` of it."""
+        size = self.size if part is None else norm(part)
         return self.shows(size) and norm(residual) <= self._left(size)
 
     def _left(self, size: float) -> float:
@@ -154,7 +154,7 @@ class Subject:
     @cached_property
     def indices(self) -> list[Known]:
         """Integer inputs."""
-        return [Known(of.name, of.value.to(self._device)) for of in integer_inputs(self.case)]
+        return [Known(known.name, known.value.to(self._device)) for known in integer_inputs(self.case)]
 
     def _floats(self, named: Iterable[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
         most = _most_elements(self._device)
@@ -219,16 +219,16 @@ def norm(value: torch.Tensor) -> float:
     return float(torch.linalg.vector_norm(value))
 
 
-def factor(of: torch.Tensor, to: torch.Tensor) -> float:
-    """The least-squares a in of = a * to."""
-    size = float((to * to).sum())
-    return float((of * to).sum()) / size if size else 0.0
+def factor(tensor: torch.Tensor, basis: torch.Tensor) -> float:
+    """The least-squares a in tensor = a * basis."""
+    size = float((basis * basis).sum())
+    return float((tensor * basis).sum()) / size if size else 0.0
 
 
-def slope(of: torch.Tensor, to: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
+def slope(tensor: torch.Tensor, basis: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
     """The least-squares factor of each group along `dims`."""
-    size = (to * to).sum(tuple(dims), keepdim=True)
-    return (of * to).sum(tuple(dims), keepdim=True) / size.where(size > 0, 1.0)
+    size = (basis * basis).sum(tuple(dims), keepdim=True)
+    return (tensor * basis).sum(tuple(dims), keepdim=True) / size.where(size > 0, 1.0)
 
 
 def number(value: float) -> str:

@@ -62,7 +62,7 @@ def only_region(subject: Subject) -> str | None:
     """
     count = int(subject.wrong.sum())
     found = _box(subject) if 0 < count < subject.wrong.numel() and subject.wrong.dim() else ()
-    return next((of.text for of in found if nearly(count, int(of.inside.sum()))), None)
+    return next((place.text for place in found if nearly(count, int(place.inside.sum()))), None)
 
 
 def _single(subject: Subject) -> Pattern | None:
@@ -80,12 +80,12 @@ def _scattered(subject: Subject) -> Pattern | None:
     if not 0 < count < elements or not wrong.dim():
         return None
     share = -math.log1p(-count / elements)
-    for dim, of in enumerate(hit):
-        right = int(subject.telling.movedim(dim, 0)[~of.to(subject.wrong.device)].sum())
+    for dim, mask in enumerate(hit):
+        right = int(subject.telling.movedim(dim, 0)[~mask.to(subject.wrong.device)].sum())
         # Elsewhere, all would be right by chance with the probability e^(-share * right).
-        if share * right < 2 * FREE or not _regular(of, int(of.sum()) * FREE <= count):
-            hit[dim] = torch.ones_like(of)
-    places = [_indices(dim, of, subject.shape) for dim, of in enumerate(hit) if not bool(of.all())]
+        if share * right < 2 * FREE or not _regular(mask, int(mask.sum()) * FREE <= count):
+            hit[dim] = torch.ones_like(mask)
+    places = [_indices(dim, mask, subject.shape) for dim, mask in enumerate(hit) if not bool(mask.all())]
     if not places:
         return None
     if not _clear(subject, _mask(hit, subject.wrong)):
@@ -125,9 +125,9 @@ def _region(subject: Subject, regions: Iterator[Region], *, plain: bool) -> Patt
     return None
 
 
-def nearly(count: int, of: int) -> bool:
+def nearly(count: int, total: int) -> bool:
     """Whether at most an eighth is missing: some elements of a region are right by chance."""
-    return 8 * count >= 7 * of
+    return 8 * count >= 7 * total
 
 
 def _regions(subject: Subject) -> Iterator[Region]:
@@ -162,8 +162,8 @@ def _box(subject: Subject) -> Iterator[Region]:
     """The smallest box of indices around the wrong elements."""
     hit = _hit(subject.wrong)
     count = int(subject.wrong.sum())
-    kept = [of if _regular(of, int(of.sum()) * FREE <= count) else torch.ones_like(of) for of in hit]
-    text = [_indices(dim, of, subject.shape) for dim, of in enumerate(kept) if not bool(of.all())]
+    kept = [mask if _regular(mask, int(mask.sum()) * FREE <= count) else torch.ones_like(mask) for mask in hit]
+    text = [_indices(dim, mask, subject.shape) for dim, mask in enumerate(kept) if not bool(mask.all())]
     if text:
         yield Region(f"at {' and '.join(text)}", _mask(kept, subject.wrong), _box_remedy(kept))
 
@@ -174,16 +174,20 @@ def _box_remedy(kept: Sequence[torch.Tensor]) -> str:
     So do parts of a joined tensor, as of queries, keys and values. A start that alone is right points to what has no
     effect there.
     """
-    chosen = [of for of in kept if not bool(of.all())]
+    chosen = [mask for mask in kept if not bool(mask.all())]
     if any(
-        2 * int(of.sum()) == len(of) > 2 and (bool(of[: len(of) // 2].all()) or bool(of[len(of) // 2 :].all()))
-        for of in chosen
+        2 * int(mask.sum()) == len(mask) > 2
+        and (bool(mask[: len(mask) // 2].all()) or bool(mask[len(mask) // 2 :].all()))
+        for mask in chosen
     ):
         return "check what is computed from that half alone"
     for parts, among in ((3, "queries, keys and values"), (4, "the gates of a cell")):
         if len(chosen) == 1 and _is_of_parts(chosen[0], parts):
             return f"check what is computed from those of {parts} equal parts alone, as of {among}"
-    if any(not bool(of[0]) and 2 * int(of.sum()) <= len(of) and bool(of[-int(of.sum()) :].all()) for of in chosen):
+    if any(
+        not bool(mask[0]) and 2 * int(mask.sum()) <= len(mask) and bool(mask[-int(mask.sum()) :].all())
+        for mask in chosen
+    ):
         return "check the loop bounds there" if len(chosen) == 1 else "check lengths, masks and loop bounds there"
     if len(chosen) == 1 and bool(chosen[0][1:].all()):
         return "look for a term that has no effect at index 0, such as what comes from earlier indices"
@@ -201,8 +205,8 @@ def _is_of_parts(chosen: torch.Tensor, parts: int) -> bool:
 def _outside_box(subject: Subject) -> Iterator[Region]:
     """Everything but a box: right inside, such as away from a border."""
     kept = _hit(subject.telling & ~subject.wrong)
-    inner = [dim for dim, of in enumerate(kept) if not bool(of.all())]
-    if not inner or not all(bool(of.any()) for of in kept):
+    inner = [dim for dim, mask in enumerate(kept) if not bool(mask.all())]
+    if not inner or not all(bool(mask.any()) for mask in kept):
         return
     low = [int(kept[dim].nonzero()[0]) for dim in inner]
     high = [len(kept[dim]) - 1 - int(kept[dim].nonzero()[-1]) for dim in inner]
@@ -248,8 +252,8 @@ def _hit(mask: torch.Tensor) -> list[torch.Tensor]:
 def _mask(kept: Sequence[torch.Tensor], like: torch.Tensor) -> torch.Tensor:
     """The elements of a tensor whose indices are all kept."""
     inside = torch.ones_like(like, dtype=torch.bool)
-    for dim, of in enumerate(kept):
-        inside &= of.to(like.device).view(-1, *[1] * (like.dim() - dim - 1))
+    for dim, mask in enumerate(kept):
+        inside &= mask.to(like.device).view(-1, *[1] * (like.dim() - dim - 1))
     return inside
 
 
@@ -259,22 +263,24 @@ def _indices(dim: int, chosen: torch.Tensor, shape: Sequence[int]) -> str:
     count, extent = len(found), len(chosen)
     unit = {0: "row", 1: "column"}.get(dim) if len(shape) == 2 else None
     steps = {after - before for before, after in itertools.pairwise(found)}
-    of = f"{unit}s" if unit else f"indices of dimension {dim}"
+    units = f"{unit}s" if unit else f"indices of dimension {dim}"
     if count == 1:
         which = "the last" if found[0] == extent - 1 else "the first" if found[0] == 0 else ""
         named = f"{unit} {found[0]}" if unit else f"index {found[0]} of dimension {dim}"
         return f"{named} ({which} of {extent})" if which else named
     if steps == {1}:
         if found[0] == 0:
-            return f"the first {count} of {extent} {of}"
+            return f"the first {count} of {extent} {units}"
         if found[-1] == extent - 1:
-            return f"the last {count} of {extent} {of} ({found[0]} and up)"
+            return f"the last {count} of {extent} {units} ({found[0]} and up)"
         return (
-            f"{of} {found[0]} to {found[-1]}" if unit else f"the indices {found[0]} to {found[-1]} of dimension {dim}"
+            f"{units} {found[0]} to {found[-1]}"
+            if unit
+            else f"the indices {found[0]} to {found[-1]} of dimension {dim}"
         )
     if len(steps) == 1 and count > 2:
         step = next(iter(steps))
-        return f"every {'second' if step == 2 else f'{step}th'} of the {of}, from {found[0]}"
+        return f"every {'second' if step == 2 else f'{step}th'} of the {units}, from {found[0]}"
     shown = ", ".join(map(str, found[:MAX_LISTED]))
     more = f" and {count - MAX_LISTED} more" if count > MAX_LISTED else ""
-    return f"{count} of {extent} {of} ({shown}{more})"
+    return f"{count} of {extent} {units} ({shown}{more})"

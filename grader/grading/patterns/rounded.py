@@ -169,7 +169,9 @@ def _contradicts(suspect: _Suspect, gap: torch.Tensor) -> bool:
     for chosen in (chosen for count in range(1, len(dims)) for chosen in itertools.combinations(dims, count)):
         if math.prod(gap.shape[dim] for dim in chosen) < FREE:
             continue
-        left, due = (norm(of - slope(of, suspect.right, chosen) * suspect.right) for of in (suspect.error, gap))
+        left, due = (
+            norm(error - slope(error, suspect.right, chosen) * suspect.right) for error in (suspect.error, gap)
+        )
         if left * 10 < norm(suspect.error) and due * 2 > norm(gap):
             return True
     return False

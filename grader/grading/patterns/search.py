@@ -113,8 +113,8 @@ def patterns_by_runs(
     """
     subjects = _subjects(case, "gradients", wrong)
     found = evaluated_patterns(oracle, case, list(subjects.values()))
-    subjects = {name: of for name, of in subjects.items() if name not in found}
-    small = {name: of for name, of in subjects.items() if of.right.numel() <= MAX_ELEMENTS}
+    subjects = {name: subject for name, subject in subjects.items() if name not in found}
+    small = {name: subject for name, subject in subjects.items() if subject.right.numel() <= MAX_ELEMENTS}
     # A large one takes most of the time of a run.
     return found | _slip_patterns(oracle, case, "gradients", small or subjects, again)
 
@@ -127,7 +127,7 @@ def _slip_patterns(
     A few numbers may be explained by chance: theirs is a mistake that explains a larger tensor too, or these numbers in
     another draw.
     """
-    few = {name: of for name, of in subjects.items() if of.right.numel() < FREE}
+    few = {name: subject for name, subject in subjects.items() if subject.right.numel() < FREE}
     explaining = _explaining(oracle, case, table, subjects)
     found = {name: those[0] for name, those in explaining.items() if those and name not in few}
     if found:
@@ -154,7 +154,7 @@ def _in_two_draws(
     most = FREE if case.nbytes < LARGE_BYTES else 2
     draws = (oracle.case(case.variant, training=case.training, draw=draw) for draw in range(most))
     for other in (one for one in draws if one.seed != case.seed and not one.released):
-        if not any(explaining[name] for name in few) and all(of.shows(of.size) for of in few.values()):
+        if not any(explaining[name] for name in few) and all(subject.shows(subject.size) for subject in few.values()):
             break
         values = again(other)
         few = _subjects(other, table, {name: values.get(name) for name in few})
@@ -172,7 +172,7 @@ def _explaining(
 ) -> dict[str, list[Slipped]]:
     """The mistakes that explain each tensor: the first, but all for one with few elements."""
     found: dict[str, list[Slipped]] = {name: [] for name in subjects}
-    large = [name for name, of in subjects.items() if of.right.numel() >= FREE]
+    large = [name for name, subject in subjects.items() if subject.right.numel() >= FREE]
     made = output_slips(oracle, case) if table == "outputs" else slips(oracle, case, subjects)
     for slip in _survived(made) if subjects else ():
         for name, subject in subjects.items():

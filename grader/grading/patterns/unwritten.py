@@ -35,9 +35,9 @@ def unwritten(case: Case, name: str, expected: Expected, runs: Sequence[torch.Te
     if int((subject.telling & ~wrong).sum()) < FREE:
         return None
     count = int(subject.wrong.sum())
-    for of in named_by_index(subject):
-        if int((subject.wrong & of.inside).sum()) == count and nearly(count, int(of.inside.sum())):
-            return Pattern(f"{of.text} only, where each call finds something else", of.remedy)
+    for region in named_by_index(subject):
+        if int((subject.wrong & region.inside).sum()) == count and nearly(count, int(region.inside.sum())):
+            return Pattern(f"{region.text} only, where each call finds something else", region.remedy)
     at = only_region(subject)
     if at is None:
         return None

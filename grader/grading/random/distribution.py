@@ -113,7 +113,7 @@ def _with_equal_rows(oracle: Oracle, case: Case) -> Case:
     Rows that share a random number are equal then. Otherwise, a layer behind a shared mask turns it into differences
     between rows that look independent.
     """
-    dense = [i for i, of in variations.structures(oracle, case).items() if of.dense]
+    dense = [i for i, structure in variations.structures(oracle, case).items() if structure.dense]
     inputs = tuple(
         value[:1].expand_as(value).contiguous() if is_float(value) and i in dense else value
         for i, value in enumerate(case.inputs)
@@ -133,7 +133,7 @@ def _judge(
             return _runs(Candidate(worker, oracle.device, TimeLimits()), case, grad, times)
 
     def figures(runs: Mapping[TensorKey, torch.Tensor]) -> dict[TensorKey, _Figures]:
-        return {part: _figures(of, usual[part]) for part, of in runs.items()}
+        return {part: _figures(sample, usual[part]) for part, sample in runs.items()}
 
     key = ("random outputs", case.seed, case.training, equal_rows)
     how = ("with gradients enabled" if grad else "", "equal rows" if equal_rows else "")
@@ -147,8 +147,8 @@ def _judge(
     for turn, times, exchanges in ((0, 2, 4 * RUNS), (1, 4, 16 * RUNS), (2, 4, 16 * RUNS)):
         expected = oracle.remember((*key, turn), partial(lambda times: figures(reference(times=times)), times))
         runs = _runs(candidate, case, grad, times)
-        for (table, name), of in runs.items():
-            if usual[table, name].finite and not bool(of.isfinite().all()):
+        for (table, name), sample in runs.items():
+            if usual[table, name].finite and not bool(sample.isfinite().all()):
                 what = f"{_label(table, name)} has NaN or infinity where the reference never has"
                 return name, diagnose("output_nan", what, where=where, remedy="look for a division by the mask")
         actual = figures(runs)
@@ -242,7 +242,7 @@ def _runs(candidate: Candidate, case: Case, grad: bool, times: int) -> dict[Tens
     There are `times` as many of small outputs without buffers.
     """
     parts = _parts(case)
-    nbytes = RUNS * sum(of.reference64.numel() * of.dtype.itemsize for of in case.outputs.values())
+    nbytes = RUNS * sum(expected.reference64.numel() * expected.dtype.itemsize for expected in case.outputs.values())
     small = nbytes <= LARGE_BYTES
     # Only the last forward of a job leaves its buffers.
     of_a_job = RUNS // 4 if small and all(table == "outputs" for table, _ in parts) else 1

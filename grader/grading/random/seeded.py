@@ -55,15 +55,19 @@ def own_values(candidate: Candidate, case: Case) -> Case | None:
         if run is None or any((run.gradients[name] is None) != (own.gradients[name] is None) for name in case.wrt):
             return None
         trackers.add(run)
-    longest = max(of.reduction_length for of in (*case.outputs.values(), *case.gradients.values()) if of is not None)
+    longest = max(
+        expected.reduction_length
+        for expected in (*case.outputs.values(), *case.gradients.values())
+        if expected is not None
+    )
     gradients = trackers.expected("gradients", lambda _: longest, case.operand_names)
     return replace(
         case,
         outputs=trackers.expected("outputs", lambda _: longest),
         buffers={**case.buffers, **trackers.expected("buffers", lambda _: longest)},
         gradients={
-            name: gradients.get(name) if of is not None or name in case.optional else None
-            for name, of in case.gradients.items()
+            name: gradients.get(name) if expected is not None or name in case.optional else None
+            for name, expected in case.gradients.items()
         },
         values_comparable=True,
     )
@@ -92,7 +96,9 @@ def check_gradients(candidate: Candidate, case: Case) -> Diagnosis | None:
 
     A warning if no derivative can be measured. Raises Stopped.
     """
-    names = [name for name, of in case.gradients.items() if of is not None and name in candidate.operands(case)]
+    names = [
+        name for name, expected in case.gradients.items() if expected is not None and name in candidate.operands(case)
+    ]
     if not names:
         return None
     for _ in range(2):
@@ -171,7 +177,9 @@ def _relative_error(candidate: Candidate, case: Case, names: Sequence[str], tria
 def _trial(candidate: Candidate, case: Case, names: Sequence[str]) -> tuple[float, float] | None:
     """Error of <g, d> and its usual size (norm of u * J d, and rounding). None where less than half of u counts."""
     operands = {name: case.operand(name).to(backend(candidate.device).torch_device) for name in names}
-    direction = {name: torch.randn_like(of) * max(_rms(reals(of)), STEP) for name, of in operands.items()}
+    direction = {
+        name: torch.randn_like(operand) * max(_rms(reals(operand)), STEP) for name, operand in operands.items()
+    }
     job = candidate.script(case)
     for factor in STEPS:
         moved = _moved(case, direction, factor * STEP)

@@ -136,8 +136,8 @@ class Draws:
     def edited(self, source: Source) -> Source:
         """The values with a few elements of the inputs changed."""
         draw = source.values()
-        of = variations.structures(self._oracle, self._case)
-        inputs = [of[i].edited(v) if is_differentiable(v) else v for i, v in enumerate(draw.inputs)]
+        structures = variations.structures(self._oracle, self._case)
+        inputs = [structures[i].edited(v) if is_differentiable(v) else v for i, v in enumerate(draw.inputs)]
         other = replace(draw, inputs=inputs)
         return Source.of(self._with_few_bits(other) if draw.few_bits else other)
 
@@ -150,6 +150,6 @@ class Draws:
 def _noisy_each(values: Sequence[object], share: float) -> list[torch.Tensor]:
     """Floating-point tensors with relative noise of this size, those in [-1, 1] but masks within it."""
     real = [as_real(value) for value in values]
-    kinds = [ValueKinds(mask=False, whole=False, unit=of.unit and not of.mask) for of in values_of_each(real)]
+    kinds = [ValueKinds(mask=False, whole=False, unit=kind.unit and not kind.mask) for kind in values_of_each(real)]
     noisy = noisy_each(real, [share] * len(real), kinds)
     return [as_before(new, old) for new, old in zip(noisy, values, strict=True)]

@@ -150,7 +150,7 @@ def narrow_operands(case: Case) -> torch.dtype | None:
     """The narrowest floating type among inputs, parameters and outputs, if it has 16 bits or less."""
     tensors = [value for value in (*case.inputs, *case.state.values()) if isinstance(value, torch.Tensor)]
     dtypes = [value.dtype for value in tensors] + [expected.dtype for expected in case.outputs.values()]
-    return min((of for of in dtypes if is_narrow(of)), key=lambda of: of.itemsize, default=None)
+    return min((dtype for dtype in dtypes if is_narrow(dtype)), key=lambda dtype: dtype.itemsize, default=None)
 
 
 def bound_ms(parts: Sequence[p.Work], peaks: Peaks, device: Device, *, tf32: bool, everywhere: bool = False) -> float:
@@ -202,10 +202,10 @@ def _with_bounds(timing: TimingResult, work: p.Counted, bound_of: Callable[[Sequ
     if work.backward is not None:
         parts |= {"backward": [work.backward], "total": [work.forward, work.backward]}
     changed = {}
-    for name, of in parts.items():
+    for name, passes in parts.items():
         phase: PhaseTiming | None = getattr(timing, name)
         if phase is not None:
-            bound = bound_of(of)
+            bound = bound_of(passes)
             given = bound if 0 < bound <= phase.reference_ms else None
             changed[name] = phase.model_copy(update={"bound_ms": given})
     return timing.model_copy(update=changed)

@@ -147,7 +147,7 @@ def may_be_placement(
     low: float, high: float, rounds: float, device: Device, reference_ms: float, bias: Bias = UNBIASED
 ) -> bool:
     """Whether this interval would be called a difference after PLACED_ROUNDS, and is not yet."""
-    now, then = (verdict_of(low, high, of, device, reference_ms, bias) for of in (rounds, PLACED_ROUNDS))
+    now, then = (verdict_of(low, high, count, device, reference_ms, bias) for count in (rounds, PLACED_ROUNDS))
     return rounds < PLACED_ROUNDS and now != then and then in ("faster", "slower")
 
 

@@ -65,7 +65,7 @@ def are_enough(samples: Mapping[str, Samples], limits: RoundLimits, seconds: flo
     _, low, high = speedup(ranking.reported())
     if limits.stops_when_hopeless and high < HOPELESS and not disturbed(low, high):
         return True
-    if seconds < limits.longest and any(_may_be_placement(of) for of in samples.values()):
+    if seconds < limits.longest and any(_may_be_placement(series) for series in samples.values()):
         return False
     if seconds > limits.seconds and count >= (FEWEST_ROUNDS if precise else MIN_ROUNDS):
         return True
@@ -74,13 +74,14 @@ def are_enough(samples: Mapping[str, Samples], limits: RoundLimits, seconds: flo
 
 def count_of(samples: Mapping[str, Samples]) -> float:
     """Rounds so far; half a round is a pair."""
-    return max((of.count / 2 for of in samples.values()), default=0.0)
+    return max((series.count / 2 for series in samples.values()), default=0.0)
 
 
 def are_precise(samples: Mapping[str, Samples]) -> bool:
     """Whether the intervals of all figures are narrow enough."""
     return all(
-        speedup(of.reported()).half_width <= backend(of.device).timing.resolution.half_width for of in samples.values()
+        speedup(series.reported()).half_width <= backend(series.device).timing.resolution.half_width
+        for series in samples.values()
     )
 
 

@@ -40,7 +40,7 @@ def faults_of_values(candidate: Candidate, oracle: Oracle, wrong: WrongCall) -> 
     """
     case, timed = wrong.case, wrong.call.sealed
     expected = ExactCheck(oracle, case, wrong.source, tf32=False)
-    outputs = {name: of for name in case.outputs if (of := expected.of("outputs", name)) is not None}
+    outputs = {name: output for name in case.outputs if (output := expected.of("outputs", name)) is not None}
     if wrong.source.few_bits or case.released or set(outputs) != set(case.outputs):
         return []
     draw = wrong.source.values()
@@ -72,10 +72,10 @@ def faults_of_values(candidate: Candidate, oracle: Oracle, wrong: WrongCall) -> 
         return []
     operands = candidate.operands(other)
     for fault in judged.faults:
-        value, of = timed.get(f"grad:t:{operands.get(fault.name)}"), gradients[fault.name]
+        value, gradient = timed.get(f"grad:t:{operands.get(fault.name)}"), gradients[fault.name]
         ours = judged.product.gradients[fault.name]
         taken = None if value is None else candidate.taken(other, fault.name, value)
-        if of is None or ours is None or not _agree(of, taken, ours):
+        if gradient is None or ours is None or not _agree(gradient, taken, ours):
             return []
     alone = ExperimentCases.of_one(other, oracle.budget.experiment_seconds)
     return [on_another_draw(one) for one in explain_gradients(candidate, oracle, (), other, judged, alone)]

@@ -85,9 +85,9 @@ def carried_over(candidate: Candidate, cases: ExperimentCases) -> Diagnosis | No
 def _carried(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> Diagnosis | None:
     note_plain(candidate, case, *answers[-1])
     first, second, left, last = (present(product(candidate, case, *answer).gradients) for answer in answers)
-    names = [name for name in first if all(name in of for of in (second, left, last))]
+    names = [name for name in first if all(name in gradients for gradients in (second, left, last))]
     before = [first[name] for name in names]
-    again, later = (scaling.changes(before, [of[name] for name in names]) for of in (second, last))
+    again, later = (scaling.changes(before, [gradients[name] for name in names]) for gradients in (second, last))
     for name, change in zip(names, again, strict=True):
         kept = change > REDUCED_PRECISION and bool(left[name].any())
         if kept and scaling.change(second[name], left[name]) <= REDUCED_PRECISION:
@@ -102,7 +102,11 @@ def _carried(candidate: Candidate, case: Case, answers: Sequence[Answer]) -> Dia
     changed = [name for name, change in largest.items() if change > REDUCED_PRECISION]
     # A gradient that is zero up to rounding may change entirely, and yet be right each time.
     repeats = (answers[0], answers[1], answers[3]) if changed else ()
-    wrong = {name for of in repeats for name in wrong_operands(candidate, case, of.result, key=of.key, only=changed)}
+    wrong = {
+        name
+        for answer in repeats
+        for name in wrong_operands(candidate, case, answer.result, key=answer.key, only=changed)
+    }
     if not wrong:
         return None
     name = min(wrong, key=changed.index)

@@ -98,7 +98,9 @@ def nondeterministic_grad(candidate: Candidate, cases: ExperimentCases) -> Diagn
             return None
         gradients = dict(product(candidate, case, *answer).gradients)
         first = first or gradients
-        repeated.append({name: of for name, of in gradients.items() if of is None or of.numel() <= MAX_ELEMENTS})
+        repeated.append(
+            {name: value for name, value in gradients.items() if value is None or value.numel() <= MAX_ELEMENTS}
+        )
         wrong[turn] = first_wrong(candidate, case, answer.result, key=answer.key)
         for name, gradient in gradients.items():
             before = first[name]
@@ -130,7 +132,7 @@ def nondeterministic_grad(candidate: Candidate, cases: ExperimentCases) -> Diagn
 def _unwritten(case: Case, operand: str, repeated: Sequence[Mapping[str, torch.Tensor | None]]) -> Pattern | None:
     """The only region in which any repeat of this gradient is wrong; `operand` is its name in messages."""
     for name, expected in case.gradients.items():
-        runs = [of for gradients in repeated if (of := gradients.get(name)) is not None]
+        runs = [gradient for gradients in repeated if (gradient := gradients.get(name)) is not None]
         if case.operand_names[name] == operand and expected is not None and len(runs) == len(repeated):
             return unwritten(case, name, expected, runs)
     return None

@@ -107,7 +107,7 @@ def _not_the_sum(candidate: Candidate, case: Case, answers: Sequence[Answer]) ->
         return None
     earlier, whole, inside, outside = (product(candidate, case, *answer).gradients for answer in answers)
     for name, expected in case.gradients.items():
-        before, one, first, second = (of[name] for of in (earlier, whole, inside, outside))
+        before, one, first, second = (gradients[name] for gradients in (earlier, whole, inside, outside))
         if expected is None or one is None or first is None or second is None:
             continue
         gap = _gap(expected, first / 2, second / 2, one, least=5 * REDUCED_PRECISION)  # the whole is right

@@ -96,7 +96,9 @@ def _wrong_operand(candidate: Candidate, case: Case, repeated: bool, answer: Ans
     wrong = _unlike(candidate, case, answer, control)
     if wrong:
         given = _given(case, repeated)
-        questions = [one_product(candidate, case, layout=of, cotangents=given) for of, repeats in LAYOUTS if repeats]
+        questions = [
+            one_product(candidate, case, layout=layout, cotangents=given) for layout, repeats in LAYOUTS if repeats
+        ]
         again = list(attempt_each(candidate, questions, OTHER_LAYOUT))
         if again[-1].result.failure is None:
             wrong = [name for name in _unlike(candidate, case, again[1], again[0]) if name in wrong]
