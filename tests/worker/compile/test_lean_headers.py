@@ -89,12 +89,6 @@ def compiler(tmp_path, text, *flags):
     return done.stdout
 
 
-def first_only(paths):
-    """Mark all but the first as deep."""
-    marks = ([], *([pytest.mark.deep] for _ in paths[1:]))
-    return [pytest.param(path, id=path.stem, marks=mark) for path, mark in zip(paths, marks, strict=True)]
-
-
 def offer(tmp_path, text, name="main.cpp", flags=()):
     path = tmp_path / name
     path.write_text(text)
@@ -183,9 +177,9 @@ def test_every_operator_compiles_with_lean_headers(tmp_path):
     compiler(tmp_path, "#include <torch/types.h>\n", "-fsyntax-only", *(f"-I{folder}" for folder in folders))
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.nvcc
-@pytest.mark.parametrize("path", first_only(SOLUTIONS))
+@pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
 def test_device_code_is_the_same(tmp_path, path):
     subprocess.run([sys.executable, "-c", BOTH_WAYS, path, tmp_path], env=environment(tmp_path), check=True)
     device_code = []
