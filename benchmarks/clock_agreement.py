@@ -112,7 +112,7 @@ def report(name: str, processes: list[list[tuple[Time, Time]]], device: Device, 
     print("  percentile                     1      5     25     50     75     95     99")
     for what, values in (("reported / referee", shares), ("(unexplained) / overhead", beyond)):
         print(f"  {what:<24}" + "".join(f"{_at(values, q):>7.3f}" for q in (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)))
-    excess = " ".join(f"{1e3 * _samples(of, device).excess():.2f}" for of in processes)
+    excess = " ".join(f"{1e3 * _samples(process, device).excess():.2f}" for process in processes)
     print(f"  microseconds by which each process's overhead is off the reference's: {excess}")
     print(f"  of {GRADINGS} gradings of {rounds} rounds: given the referee's figure / called a disagreement")
     print("  AGREEMENT  " + "".join(f"   least share {share:<5}" for share in LEAST_SHARES[device]))

@@ -182,7 +182,7 @@ def facts(verdict: Verdict | None, *, raw: bool) -> dict[str, Any]:
         return {**none, "machine": "unknown", "version": "unknown", "device_gib": 0.0}
     timing, environment = verdict.timing, verdict.environment
     timed = {phase: getattr(timing, phase, None) for phase in PHASES}
-    figures: dict[str, PhaseTiming] = {phase: of for phase, of in timed.items() if of is not None}
+    figures: dict[str, PhaseTiming] = {phase: figure for phase, figure in timed.items() if figure is not None}
     row: dict[str, Any] = {
         "machine": f"{environment.device_name}, torch {environment.torch_version}",
         "version": environment.grader_version,
@@ -191,14 +191,14 @@ def facts(verdict: Verdict | None, *, raw: bool) -> dict[str, Any]:
         "messages": [diagnosis.message for diagnosis in verdict.diagnoses],
         "device_gib": round((verdict.peak_device_bytes or 0) / 2**30, 2),
         "figures": {
-            phase: [of.verdict, round(of.speedup, 4), round(of.ci_low, 4), round(of.ci_high, 4)]
-            for phase, of in figures.items()
+            phase: [figure.verdict, round(figure.speedup, 4), round(figure.ci_low, 4), round(figure.ci_high, 4)]
+            for phase, figure in figures.items()
         },
     }
     if raw and timing is not None:
         row["rounds"] = {
-            phase: {"reference_ms": of.reference_samples_ms, "candidate_ms": of.candidate_samples_ms}
-            for phase, of in figures.items()
+            phase: {"reference_ms": figure.reference_samples_ms, "candidate_ms": figure.candidate_samples_ms}
+            for phase, figure in figures.items()
         }
         row["clocks"] = [reading.model_dump() for reading in timing.clocks]
     return row

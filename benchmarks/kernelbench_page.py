@@ -54,10 +54,10 @@ def page(rows: Sequence[Row]) -> Iterator[str]:
         "Called faster or slower",
         "Figures of a submission that is the reference. Each should be `same`, or `inconclusive`.",
         {
-            f"{named(row)}, {figure}": f"{of[0]}, {of[1]:.3f} [{of[2]:.3f}, {of[3]:.3f}]"
+            f"{named(row)}, {figure}": f"{values[0]}, {values[1]:.3f} [{values[2]:.3f}, {values[3]:.3f}]"
             for row in rows
-            for figure, of in row["figures"].items()
-            if of[0] in COUNTS
+            for figure, values in row["figures"].items()
+            if values[0] in COUNTS
         },
     )
     yield from section(
@@ -70,8 +70,8 @@ def page(rows: Sequence[Row]) -> Iterator[str]:
 def summary(rows: Sequence[Row]) -> dict[str, str]:
     """The table's lines by name."""
     seconds = sorted(row["s"] for row in rows)
-    figures = [of for row in rows for of in row["figures"].values()]
-    verdicts = Counter(of[0] for of in figures)
+    figures = [figure for row in rows for figure in row["figures"].values()]
+    verdicts = Counter(figure[0] for figure in figures)
     return {
         "machine": ", ".join(sorted({row["machine"] for row in rows})),
         "date and commit": ", ".join(

@@ -51,7 +51,7 @@ def known(found: Iterable[Row], commit: str | None) -> set[str]:
 def line(row: Row) -> str:
     """One row as a line of text."""
     stages = " ".join(f"{name[:4]}={seconds}" for name, seconds in row["stages"].items() if seconds >= 0.05)
-    different = {name: of for name, of in row["figures"].items() if of[0] in COUNTS}
+    different = {name: figure for name, figure in row["figures"].items() if figure[0] in COUNTS}
     why = "" if row["status"] == "correct" else f" {row['codes'][:1]} {row['messages'][:1]}"
     jobs = sum(count for count, _ in row.get("jobs", {}).values())
     return (
@@ -64,13 +64,13 @@ def table(graded: Sequence[Row], total: int) -> Iterator[str]:
     """Lines with counts, quantiles, the longest by stage, and the problems whose reference was not graded correct."""
     if not graded:
         return
-    figures = [of for row in graded for of in row["figures"].values()]
-    different = [of for of in figures if of[0] in COUNTS]
-    far = [of for of in different if not 0.99 <= of[1] <= 1.01]
+    figures = [figure for row in graded for figure in row["figures"].values()]
+    different = [figure for figure in figures if figure[0] in COUNTS]
+    far = [figure for figure in different if not 0.99 <= figure[1] <= 1.01]
     yield f"\n{len(graded)} of {total} problems: {dict(Counter(row['status'] for row in graded))}"
     for run, count in Counter((row.get("commit"), row["machine"], row["date"][:10]) for row in graded).items():
         yield f"  {count} at {' on '.join(map(str, run))}"
-    device, host = (max(row[of] for row in graded) for of in ("device_gib", "host_gib"))
+    device, host = (max(row[column] for row in graded) for column in ("device_gib", "host_gib"))
     yield f"peak GiB: device {device:.1f}, host {host:.1f}"
     yield f"figures: {len(figures)}, called faster or slower {len(different)}, of these outside 1% {len(far)}"
     yield from longest(graded)
@@ -90,7 +90,7 @@ def longest(graded: Sequence[Row]) -> Iterator[str]:
     for name, seconds in by_name.items():
         ordered = sorted(seconds.values())
         worst = sorted(seconds.items(), key=lambda item: -item[1])[:LONGEST]
-        shown = ", ".join(f"{of.split('/')[1][:24]} {took:.1f}" for of, took in worst)
+        shown = ", ".join(f"{problem.split('/')[1][:24]} {took:.1f}" for problem, took in worst)
         yield (f"{name:15} {statistics.median(ordered):8.2f} {percentile95(ordered):7.1f} {sum(ordered):7.0f}  {shown}")
 
 

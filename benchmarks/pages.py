@@ -166,7 +166,7 @@ def fill(database: Path, count: int) -> None:
             store.save(made_up(chance, submission, problem, number), submission, problem, run)
 
 
-def made_up(chance: random.Random, of: Submission, problem: Problem, number: int) -> Verdict:
+def made_up(chance: random.Random, submission: Submission, problem: Problem, number: int) -> Verdict:
     (status,) = chance.choices([one for one, _ in STATUSES], [weight for _, weight in STATUSES])
     right_forward = status in (Status.CORRECT, Status.MISSING_BACKWARD, Status.WRONG_BACKWARD)
     on_gpu = chance.random() < 0.8
@@ -174,10 +174,10 @@ def made_up(chance: random.Random, of: Submission, problem: Problem, number: int
     ended = {Status.CORRECT: StageStatus.PASSED}.get(status, StageStatus.FAILED)
     diagnosis = Diagnosis(code="output_wrong", stage="forward", message="`output` is wrong at index (0, 3).")
     return Verdict(
-        submission=of.name,
-        author=of.author,
-        label=of.label,
-        problem=of.problem_id,
+        submission=submission.name,
+        author=submission.author,
+        label=submission.label,
+        problem=submission.problem_id,
         device=device,
         status=status,
         diagnoses=() if status is Status.CORRECT else (diagnosis,),
@@ -203,7 +203,7 @@ def made_up(chance: random.Random, of: Submission, problem: Problem, number: int
             sandbox="bubblewrap",
         ),
         settings=Settings(device=device),
-        source_hash=of.source_hash,
+        source_hash=submission.source_hash,
         problem_hash=problem.source_hash,
         created_at=START + timedelta(minutes=number),
     )

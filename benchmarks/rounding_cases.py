@@ -162,8 +162,10 @@ def other_problems() -> Iterator[tuple[str, Any]]:
             variants = problem.get_variants() if hasattr(problem, "get_variants") else {}
             for name, (make_init_inputs, make_inputs) in variants.items():
                 if name in ("small", "odd"):
-                    of = SimpleNamespace(Model=problem.Model, get_init_inputs=make_init_inputs, get_inputs=make_inputs)
-                    yield f"{path.stem} {name}", _usable(of)
+                    variant = SimpleNamespace(
+                        Model=problem.Model, get_init_inputs=make_init_inputs, get_inputs=make_inputs
+                    )
+                    yield f"{path.stem} {name}", _usable(variant)
             if not variants:
                 yield path.stem, _usable(problem)
         except Exception as error:  # no float64, no gradients, outputs that are no tensors

@@ -141,7 +141,9 @@ def row(problem: str, one: Recorded) -> str:
         phase = one.phases.get(name)
         cells += ["", ""] if phase is None else [_times(phase), _ratio(phase, one.searched)]
     shares = (one.phases[name] for name in ("forward", "total") if name in one.phases)
-    cells.append(", ".join("?" if of.bound_ms is None else f"{of.bound_ms / of.ours_ms:.0%}" for of in shares))
+    cells.append(
+        ", ".join("?" if timing.bound_ms is None else f"{timing.bound_ms / timing.ours_ms:.0%}" for timing in shares)
+    )
     return f"| {' | '.join(cells)} |"
 
 

@@ -47,12 +47,12 @@ class StageLog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Note a stage or a job."""
-        of: dict[str, Any] = vars(record)
-        stage, name = of.get("stage"), WORKERS.get(of.get("role", ""))
+        fields: dict[str, Any] = vars(record)
+        stage, name = fields.get("stage"), WORKERS.get(fields.get("role", ""))
         if stage not in (None, "verdict"):
-            self._stages["reference" if stage == "start" and stage in self._stages else stage] += of["seconds"]
+            self._stages["reference" if stage == "start" and stage in self._stages else stage] += fields["seconds"]
         if name is not None:
-            self._jobs[name].append(of["ms"] / 1e3)
+            self._jobs[name].append(fields["ms"] / 1e3)
         if self._file:
             self._file.emit(record)
 

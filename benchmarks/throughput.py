@@ -115,7 +115,7 @@ def ours(catalog: Catalog, batch: Sequence[Submission], cache: Path, *, quick: b
     kernels = defaultdict[str, list[float]](list)
     for one, (since, until) in zip(batch, itertools.pairwise(ended), strict=True):
         kernels["/".join(Path(one.path).parts[-2:])].append(until - since)
-    medians = "".join(f"\n    {statistics.median(of):.2f} {path}" for path, of in kernels.items())
+    medians = "".join(f"\n    {statistics.median(seconds):.2f} {path}" for path, seconds in kernels.items())
     peak = max((verdict.backward.peak_device_bytes or 0 for verdict in verdicts if verdict.backward), default=0) / 2**30
     print(
         f"ours, {len(batch)} {how}: {each:.2f} s each ({spent}); up to the backward {peak:.1f} GiB at most; {statuses}"

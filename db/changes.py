@@ -140,9 +140,15 @@ def _places(rows: Iterable[Row]) -> dict[str, dict[str, Summary]]:
                 authors[row.author][row.problem] = speedup
     found = {}
     for device_name, authors in best.items():
-        of = len(problems[device_name])
+        problem_count = len(problems[device_name])
         group = [
-            summary(author, device_name, [(one.value, one.low, one.high) for one in speedups.values()], of, tried=of)
+            summary(
+                author,
+                device_name,
+                [(one.value, one.low, one.high) for one in speedups.values()],
+                problem_count,
+                tried=problem_count,
+            )
             for author, speedups in authors.items()
         ]
         found[device_name] = {one.author: one for one in ranked(group)}

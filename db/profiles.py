@@ -32,11 +32,11 @@ def save_profile(store: Store, profile: Profile) -> int:
         return flushed(row.id)
 
 
-def newest_profiles(store: Store, of: Iterable[Row]) -> list[int | None]:
+def newest_profiles(store: Store, rows: Iterable[Row]) -> list[int | None]:
     """The id of the newest profile beside each verdict; None where there is none."""
     with store.reading() as session:
         known = _ids(session)
-    return [known.get(_key(one)) for one in of]
+    return [known.get(_key(one)) for one in rows]
 
 
 def read_profile(store: Store, profile_id: int) -> Profile | None:
@@ -52,5 +52,5 @@ def _ids(session: Session) -> dict[_Key, int]:
     return {_Key(*key): row_id for row_id, *key in rows}
 
 
-def _key(of: Row | Profile) -> _Key:
-    return _Key(of.source_hash, of.problem_hash, of.device_name, str(of.precision))
+def _key(record: Row | Profile) -> _Key:
+    return _Key(record.source_hash, record.problem_hash, record.device_name, str(record.precision))

@@ -134,7 +134,7 @@ def counted(rows: Iterable[Row]) -> list[Row]:
     """
     whole = [row for row in rows if row.variant is None and row.status is not Status.GRADER_ERROR]
     graded = [row for row in whole if row.status not in SAYS_NOTHING]
-    current = {row.problem: row.problem_hash for of in (whole, graded) for row in of}
+    current = {row.problem: row.problem_hash for group in (whole, graded) for row in group}
     newest = {_source(row): row for row in graded if row.problem_hash == current[row.problem]}
     anywhere = {_source_anywhere(row) for row in newest.values()}
     for row in whole:

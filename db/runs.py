@@ -56,7 +56,10 @@ def recent_runs(store: Store, limit: int) -> list[RunState]:
     with store.reading() as session:
         runs = session.execute(select(RunRow).order_by(col(RunRow.id).desc()).limit(limit)).scalars().all()
         counts = session.execute(counting).all()
-    return [_state(run, [(status, count, last) for of, status, count, last in counts if of == run.id]) for run in runs]
+    return [
+        _state(run, [(status, count, last) for run_id, status, count, last in counts if run_id == run.id])
+        for run in runs
+    ]
 
 
 def at_work(store: Store) -> list[AtWork]:

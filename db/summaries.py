@@ -135,33 +135,33 @@ def _summary(
     tried: Attempts,
     chances: dict[str, float | None],
 ) -> Summary:
-    of = tried.problems[device_name]
+    problem_count = tried.problems[device_name]
     floored = [entry.floored for entry in best]
     speedups = [figure[0] if figure else None for figure in floored]
     return summary(
         author,
         device_name,
         [figure for figure in floored if figure],
-        of,
+        problem_count,
         tried=attempted,
-        fast_p={f"{p:g}": metrics.fast_p(speedups, p, of) for p in metrics.FAST_P},
+        fast_p={f"{p:g}": metrics.fast_p(speedups, p, problem_count) for p in metrics.FAST_P},
         pass_at_k=chances,
     )
 
 
 def summary(
-    author: str, device_name: str, speedups: Sequence[tuple[float, float, float]], of: int, **fields: Any
+    author: str, device_name: str, speedups: Sequence[tuple[float, float, float]], problem_count: int, **fields: Any
 ) -> Summary:
-    """An author's means over `of` problems, without a rank.
+    """An author's means over `problem_count` problems, without a rank.
 
     `speedups` has (speedup, low, high) of each problem that has a rank.
     """
-    speedup, low, high = (metrics.mean_speedup([one[part] for one in speedups], of) for part in range(3))
+    speedup, low, high = (metrics.mean_speedup([one[part] for one in speedups], problem_count) for part in range(3))
     return Summary(
         author=author,
         device_name=device_name,
         problems=len(speedups),
-        of=of,
+        of=problem_count,
         geometric_mean_speedup=speedup,
         geometric_mean_ci_low=low,
         geometric_mean_ci_high=high,

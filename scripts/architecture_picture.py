@@ -39,23 +39,23 @@ def graph() -> Graph:
     return found
 
 
-def reachable(of: Graph, start: str) -> set[str]:
+def reachable(imports: Graph, start: str) -> set[str]:
     """All packages that a chain of imports leads to."""
     seen: set[str] = set()
-    ahead = [*of[start]]
+    ahead = [*imports[start]]
     while ahead:
         name = ahead.pop()
         if name not in seen:
             seen.add(name)
-            ahead += of[name]
+            ahead += imports[name]
     return seen
 
 
-def reduced(of: Graph) -> Graph:
+def reduced(imports: Graph) -> Graph:
     """The graph without the imports that a longer chain implies."""
     return {
-        name: {one for one in others if not any(one in reachable(of, other) for other in others - {one})}
-        for name, others in of.items()
+        name: {one for one in others if not any(one in reachable(imports, other) for other in others - {one})}
+        for name, others in imports.items()
     }
 
 

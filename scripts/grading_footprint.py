@@ -57,10 +57,10 @@ class JobCounter(logging.Handler):
         stages = Counter[tuple[str, str]]()
         for (stage, role, _), count in self.jobs.items():
             stages[stage, role] += count
-        for of, count in stages.items():
-            yield f"  {count:4} {', '.join(of)}"
+        for stage_and_role, count in stages.items():
+            yield f"  {count:4} {', '.join(stage_and_role)}"
             if verbose:
-                kinds = [(count, steps) for (*own, steps), count in self.jobs.items() if tuple(own) == of]
+                kinds = [(count, steps) for (*own, steps), count in self.jobs.items() if tuple(own) == stage_and_role]
                 yield from (f"         {count:4} {steps}" for count, steps in sorted(kinds, reverse=True))
 
 

@@ -27,14 +27,14 @@ def one_worker_template():
     kept, take = {}, worker_template.take
 
     def shared():
-        of = (
+        key = (
             *(worker_template.MODULE, tempfile.gettempdir(), find_toolchain(), host.thread_count()),
             *worker_environment().items(),
         )
-        if of not in kept:
-            kept[of] = take()
-            kept[of].close = lambda: None
-        return kept[of]
+        if key not in kept:
+            kept[key] = take()
+            kept[key].close = lambda: None
+        return kept[key]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(worker_template, "take", shared)

@@ -90,18 +90,18 @@ def phase(speedup: float, margin: float = 0.9, **fields: Any) -> PhaseTiming:
     )
 
 
-def profile(of: Submission | None = None, **fields: Any) -> Profile:
+def profile(subject: Submission | None = None, **fields: Any) -> Profile:
     """A profile whose sides took a millisecond each."""
-    of = of or submission()
+    subject = subject or submission()
     side = SideProfile(forward=PassLines(ms=1.0, calls=1))
     return Profile(
         **{
-            "submission": of.name,
-            "problem": of.problem_id,
+            "submission": subject.name,
+            "problem": subject.problem_id,
             "device": Device.CPU,
             "device_name": "a CPU",
             "variant": "full",
-            "source_hash": of.source_hash,
+            "source_hash": subject.source_hash,
             "problem_hash": problem().source_hash,
             "created_at": NOON,
             "grader_version": "0.1.0",
@@ -113,7 +113,7 @@ def profile(of: Submission | None = None, **fields: Any) -> Profile:
 
 
 def verdict(
-    of: Submission | None = None,
+    subject: Submission | None = None,
     status: Status = Status.CORRECT,
     problem_source: str = PROBLEM_SOURCE,
     where: Environment | None = None,
@@ -124,7 +124,7 @@ def verdict(
     **fields: Any,
 ) -> Verdict:
     """A verdict whose stages agree with its status."""
-    of = of or submission()
+    subject = subject or submission()
     where = where or environment()
     settings = settings or Settings(device=where.device)
     right_forward = status in (Status.CORRECT, Status.MISSING_BACKWARD, Status.WRONG_BACKWARD)
@@ -154,16 +154,16 @@ def verdict(
     }
     diagnosis = Diagnosis(code="output_wrong", stage="forward", message="The output is wrong; look at index (0, 3).")
     return Verdict(
-        submission=of.name,
-        author=of.author,
-        label=of.label,
-        sample=of.sample,
-        problem=of.problem_id,
+        submission=subject.name,
+        author=subject.author,
+        label=subject.label,
+        sample=subject.sample,
+        problem=subject.problem_id,
         device=where.device,
         status=status,
         environment=where,
         settings=settings,
-        source_hash=of.source_hash,
+        source_hash=subject.source_hash,
         problem_hash=problem(source=problem_source).source_hash,
         created_at=NOON + timedelta(minutes=minute),
         **{"diagnoses": () if status is Status.CORRECT else (diagnosis,), **stages, **fields},

@@ -88,10 +88,10 @@ def test_what_takes_too_long_is_ended():
 
 def test_answers_in_half_precision_are_joined_by_mutant():
     """Each grader's answer is a row of its own, written as soon as it is there."""
-    of = {"problem": "19_ReLU", "mutant": "scaled", "precision": "bf16"}
-    one = {**of, "by": "ours", "status": "wrong_output", "forward": False, "why": "off by 0.6%"}
+    mutant = {"problem": "19_ReLU", "mutant": "scaled", "precision": "bf16"}
+    one = {**mutant, "by": "ours", "status": "wrong_output", "forward": False, "why": "off by 0.6%"}
     for correct, shown in ((True, "DIFFERS: off by 0.6% | passed"), (False, "wrong_output  False"), (None, "None")):
-        other = {**of, "by": "evaluator", "correct": correct, "why": "passed"}
+        other = {**mutant, "by": "evaluator", "correct": correct, "why": "passed"}
         assert precisions.table([other, one]).splitlines()[1].endswith(shown)
     assert precisions.table([one]).splitlines()[1].endswith("wrong_output  None")
 

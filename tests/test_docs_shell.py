@@ -187,12 +187,12 @@ def fill(database):
         for label, status in (("v1", Status.CORRECT), ("v2", Status.MISSING_BACKWARD)):
             with store.run(["grade"]) as run:
                 for author in ("ann", "bob", "eve", "joe", "kim", "lee"):
-                    of = samples.submission(author, SHIPPED, label)
-                    store.save(samples.verdict(of, status), of, samples.problem(SHIPPED), run)
-        of = samples.submission("my_run", "1_Tiny", sample=0)
+                    submission = samples.submission(author, SHIPPED, label)
+                    store.save(samples.verdict(submission, status), submission, samples.problem(SHIPPED), run)
+        submission = samples.submission("my_run", "1_Tiny", sample=0)
         path = Path("KernelBench/KernelBench/level1/1_Tiny.py")
         with store.run(["grade"]) as run:
-            store.save(samples.verdict(of), of, samples.problem("1_Tiny", path=path), run)
+            store.save(samples.verdict(submission), submission, samples.problem("1_Tiny", path=path), run)
 
 
 @pytest.mark.slow

@@ -41,7 +41,7 @@ def test_problems_and_mutants_are_many():
     names = ("batch_norm_train", "linear_scan", "embedding_mean", "channel_shuffle_add", "huber")
     some = [mutants(KNOWN[name]) for name in names]
     assert min(map(len, some)) >= 100
-    assert {one.kind for of in some for one in of} == set(campaign.KINDS)
+    assert {one.kind for group in some for one in group} == set(campaign.KINDS)
 
 
 @pytest.mark.parametrize(

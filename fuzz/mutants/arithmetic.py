@@ -173,12 +173,12 @@ def function(place: Place) -> Iterator[ast.AST]:
 def dropped_function(place: Place) -> Iterator[ast.AST]:
     node = place.node
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ELEMENTWISE:
-        of = node.func.value
-        if isinstance(of, ast.Name) and of.id in ("torch", "F", "math"):
+        receiver = node.func.value
+        if isinstance(receiver, ast.Name) and receiver.id in ("torch", "F", "math"):
             if node.args:
                 yield node.args[0]
         else:
-            yield of
+            yield receiver
 
 
 @edit("reduction")

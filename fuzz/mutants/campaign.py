@@ -113,9 +113,9 @@ def examine(grader: Grader, entry: Entry, original: Original, mutant: Mutant) ->
     elif verdict.forward is not None:
         variants = [*verdict.forward.variants, *(verdict.backward.variants if verdict.backward else ())]
         finding.checks = tuple(
-            (f"{of.variant} {one.name}", one.rel_rms_error or 0.0, one.baseline_rel_rms_error or 0.0)
-            for of in variants
-            for one in of.tensors
+            (f"{variant.variant} {one.name}", one.rel_rms_error or 0.0, one.baseline_rel_rms_error or 0.0)
+            for variant in variants
+            for one in variant.tensors
         )
     return finding
 

@@ -52,8 +52,8 @@ def entries() -> dict[str, Entry]:
 
 
 def _entry(name: str, imports: Sequence[ast.stmt], body: list[ast.stmt]) -> Entry:
-    of = {node.name: node for node in body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
-    kernel, forward, model = of["Kernel"], of["forward"], copy.deepcopy(of["Model"])
+    definitions = {node.name: node for node in body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+    kernel, forward, model = definitions["Kernel"], definitions["forward"], copy.deepcopy(definitions["Model"])
     assert isinstance(model, ast.ClassDef)
     model.name = "ModelNew"
     model.body = [node for node in model.body if getattr(node, "name", "") != "forward"] + [forward]

@@ -179,15 +179,15 @@ def traits(pairs: Mapping[str, list[tuple[Results, Results]]], changed: Mapping[
     """Specific causes that the results show."""
     both = [pair for mode in pairs.values() for pair in mode]
     for key in (key for key in changed if key.startswith(("grad ", "output["))):
-        of = [(exact[key], actual[key]) for exact, actual in both]
-        if any(b is None for _, b in of):
+        values = [(exact[key], actual[key]) for exact, actual in both]
+        if any(b is None for _, b in values):
             yield f"none {key}"
             continue
-        if any(b is not None and not bool(b.isfinite().all()) for _, b in of):
+        if any(b is not None and not bool(b.isfinite().all()) for _, b in values):
             yield f"nan {key}"
-        if all(b is not None and not bool(b.any()) for _, b in of):
+        if all(b is not None and not bool(b.any()) for _, b in values):
             yield f"zero {key}"
-        if _proportional([(a, b) for a, b in of if a is not None and b is not None]):
+        if _proportional([(a, b) for a, b in values if a is not None and b is not None]):
             yield f"scaled {key}"
     for name in (key.removeprefix("grad ") for exact, _ in both[:1] for key in exact if key.startswith("grad ")):
         for question in ("linear", "second backward", "expanded grad_output", "strided grad_output"):
@@ -197,7 +197,10 @@ def traits(pairs: Mapping[str, list[tuple[Results, Results]]], changed: Mapping[
                     yield f"{question} {name}"
             elif any(_same(e, a, plain) and not _same(e, a, key) for e, a in both):
                 yield f"layout {name}"
-    wrong = {mode: [key for key in changed if any(not _same(a, b, key) for a, b in of)] for mode, of in pairs.items()}
+    wrong = {
+        mode: [key for key in changed if any(not _same(a, b, key) for a, b in results)]
+        for mode, results in pairs.items()
+    }
     if pairs["eval"] and not all(wrong.values()):
         yield "one mode"
 

@@ -152,9 +152,9 @@ def in_place(place: Place) -> Iterator[ast.AST]:
     if isinstance(node, ast.BinOp) and isinstance(node.right, ast.Name) and isinstance(node.op, ast.Mult | ast.Add):
         yield method(node.right, IN_PLACE[type(node.op)], node.left)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in IN_PLACE_METHODS:
-        of = node.func.value
-        if isinstance(of, ast.Name) and of.id in place.names:
-            yield ast.Call(ast.Attribute(of, f"{node.func.attr}_", ast.Load()), node.args, node.keywords)
+        receiver = node.func.value
+        if isinstance(receiver, ast.Name) and receiver.id in place.names:
+            yield ast.Call(ast.Attribute(receiver, f"{node.func.attr}_", ast.Load()), node.args, node.keywords)
 
 
 @edit("uninitialised")

@@ -37,13 +37,13 @@ def table(title: str, findings: list[Finding], key: Callable[[Finding], str]) ->
 
 def row(name: str, findings: Iterable[Finding]) -> str:
     """The counts of one group."""
-    of = list(findings)
-    killed, survived = [one for one in of if one.killed], [one for one in of if one.survived]
+    group = list(findings)
+    killed, survived = [one for one in group if one.killed], [one for one in group if one.survived]
     named = Counter(one.named for one in killed)
     rate = 100 * len(killed) / (len(killed) + len(survived)) if killed or survived else 100.0
-    failed = len(of) - len(killed) - len(survived)
+    failed = len(group) - len(killed) - len(survived)
     cells = [
-        len(of),
+        len(group),
         len(killed),
         len(survived),
         failed,

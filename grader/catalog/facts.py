@@ -96,8 +96,8 @@ def _operand(
     name: str, kind: Literal["input", "parameter", "output"], value: object, with_gradient: set[str]
 ) -> Operand:
     if not isinstance(value, torch.Tensor):
-        of, why = type(value).__name__, "it is not a tensor"
-        return Operand(name=name, kind=kind, shape=None, dtype=of, gradient=False, why_no_gradient=why)
+        type_name, why = type(value).__name__, "it is not a tensor"
+        return Operand(name=name, kind=kind, shape=None, dtype=type_name, gradient=False, why_no_gradient=why)
     gradient, dtype = name in with_gradient, dtype_name(value.dtype)
     why_not = None if gradient else _why_no_gradient(value, kind, dtype)
     shape = tuple(value.shape)

@@ -93,7 +93,7 @@ class WorkerClient:
             self._receive(deadline)
             if self._warming is not None:
                 evidence = self._checked(self._warming, self._receive(deadline))
-                self.pace = next((of for of in evidence.results if isinstance(of, Warmed)), None)
+                self.pace = next((result for result in evidence.results if isinstance(result, Warmed)), None)
                 log_job(self.options.role, self._warming.steps, self._warming_since, 0, 0)
         except WorkerLost as lost:
             lines = lost.output.strip().splitlines() or [self._zygote.last_words() if self._zygote else ""]

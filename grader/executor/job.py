@@ -134,7 +134,9 @@ class JobBuilder:
     def load_state(self, model: str, values: Mapping[str, torch.Tensor]) -> None:
         """Append a `LoadState`."""
         self._make_room(values.values())
-        self._steps.append(p.LoadState(model=model, values={name: self.place(of) for name, of in values.items()}))
+        self._steps.append(
+            p.LoadState(model=model, values={name: self.place(tensor) for name, tensor in values.items()})
+        )
 
     def cotangents(
         self, values: Mapping[str, torch.Tensor], layout: CotangentLayout = "contiguous"

@@ -113,8 +113,8 @@ def _has_summaries(board: Leaderboard) -> bool:
 
 def empty_line(board: Leaderboard) -> str:
     """The text that is printed instead of an empty board."""
-    of = "" if board.labels.precision is Precision.FP32 else f" of {board.labels.precision}"
-    return f"no verdict on the {board.board} board{of} yet"
+    suffix = "" if board.labels.precision is Precision.FP32 else f" of {board.labels.precision}"
+    return f"no verdict on the {board.board} board{suffix} yet"
 
 
 def remarks(entry: Entry) -> Iterator[str]:

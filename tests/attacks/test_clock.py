@@ -379,7 +379,7 @@ def test_a_worker_that_runs_while_it_is_paused_is_lost(resources, means):
 def first_command(pids):
     """The one of a sandbox's processes that waits for the worker, which its namespace ends with."""
     commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids}
-    (first,) = [pid for pid, of in commands.items() if b"The first command" in of and b"--info-fd" not in of]
+    (first,) = [pid for pid, line in commands.items() if b"The first command" in line and b"--info-fd" not in line]
     return first
 
 

@@ -22,8 +22,8 @@ def test_lines_wait_until_they_end_each_once(store):
     assert [(line.author, line.owner, line.priority) for line in waiting] == [("ann", "ann", 3), ("bob", "ann", 3)]
     assert batches.text(waiting[1].id) == '{"n": 2}'
     with store.run([]) as run:
-        of = samples.submission()
-        saved = store.save(samples.verdict(of), of, samples.problem(), run)
+        submission = samples.submission()
+        saved = store.save(samples.verdict(submission), submission, samples.problem(), run)
     assert batches.end([waiting[1].id], verdict_id=saved.verdict_id) == 1
     assert batches.end([waiting[1].id], message="too late") == 0
     assert batches.text(waiting[1].id) is None

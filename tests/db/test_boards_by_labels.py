@@ -44,10 +44,10 @@ def store(tmp_path):
 
 
 def save(store, author="ann", problem_id="scale", label=None, text="a", problem_text="p", sample=None, **verdict):
-    of = samples.submission(author, problem_id, label, source=text, sample=sample)
+    submission = samples.submission(author, problem_id, label, source=text, sample=sample)
     problem = samples.problem(problem_id, source=problem_text)
     with store.run([]) as run:
-        return store.save(samples.verdict(of, problem_source=problem_text, **verdict), of, problem, run)
+        return store.save(samples.verdict(submission, problem_source=problem_text, **verdict), submission, problem, run)
 
 
 def lines(store, **query):
@@ -201,8 +201,8 @@ def expected(verdicts, board, labels):
         chances[author, device_name].append(pass_at_k(len(found), sum(found), 1))
     return (
         {min(ones, key=lambda one: order(one, board)).verdict_id for ones in of_key.values()},
-        {who: sum(of) / len(of) for who, of in chances.items()},
-        {who: len(of) for who, of in chances.items()},
+        {who: sum(values) / len(values) for who, values in chances.items()},
+        {who: len(values) for who, values in chances.items()},
     )
 
 

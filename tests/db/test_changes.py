@@ -19,9 +19,11 @@ def sides(tmp_path):
             stores = before, after
 
             def save(self, side, author="ann", problem_id="scale", label=None, text="a", sample=None, **verdict):
-                of = samples.submission(author, problem_id, label, source=text, sample=sample)
+                submission = samples.submission(author, problem_id, label, source=text, sample=sample)
                 with self.stores[side].run([]) as run:
-                    self.stores[side].save(samples.verdict(of, **verdict), of, samples.problem(problem_id), run)
+                    self.stores[side].save(
+                        samples.verdict(submission, **verdict), submission, samples.problem(problem_id), run
+                    )
 
             def both(self, *arguments, **verdict):
                 self.save(0, *arguments, **verdict)

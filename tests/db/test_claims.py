@@ -73,12 +73,12 @@ def test_a_claim_is_one_run_s(two):
 
 
 def test_a_claim_ends_with_its_verdict_and_with_its_run(path):
-    of = samples.submission()
+    submission = samples.submission()
     with Store.open(path) as store, store.run([]) as run:
         with Claims(store, run, print) as claims:
             assert claims.take("a")
             assert claims.take("b")
-            Keeper(store, run, print).save(samples.verdict(of), of, samples.problem(), "a")
+            Keeper(store, run, print).save(samples.verdict(submission), submission, samples.problem(), "a")
             assert rows(path, "select key from claims") == [("b",)]
         assert rows(path, "select count(*) from claims") == [(0,)]
         assert rows(path, "select count(*) from graders") == [(0,)]
@@ -139,11 +139,11 @@ def test_a_run_that_was_forgotten_comes_back(path, lapsed, monkeypatch):
 def test_a_claim_goes_with_the_first_verdict_whoever_stores_it(path, lapsed):
     _, second = lapsed
     assert second.take("a")
-    of = samples.submission()
+    submission = samples.submission()
     with Store.open(path) as store:
-        Keeper(store, Run(1), print).save(samples.verdict(of), of, samples.problem(), "a")
+        Keeper(store, Run(1), print).save(samples.verdict(submission), submission, samples.problem(), "a")
         with pytest.raises(ClaimLost):
-            Keeper(store, Run(2), print).save(samples.verdict(of), of, samples.problem(), "a")
+            Keeper(store, Run(2), print).save(samples.verdict(submission), submission, samples.problem(), "a")
     assert rows(path, "select run_id from verdicts") == [(1,)]
     assert rows(path, "select key from claims") == [("b",)]
     assert not list(path.parent.glob("*unsaved*"))

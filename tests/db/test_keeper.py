@@ -25,8 +25,8 @@ def path(tmp_path):
 
 
 def save(keeper, author):
-    of = samples.submission(author=author)
-    return keeper.save(samples.verdict(of), of, samples.problem())
+    submission = samples.submission(author=author)
+    return keeper.save(samples.verdict(submission), submission, samples.problem())
 
 
 def authors(path):
@@ -136,8 +136,8 @@ def test_a_file_that_is_something_else_stays(path, said):
 
 
 def unsaved(author):
-    of = samples.submission(author=author)
-    return Unsaved(verdict=samples.verdict(of), submission=of, problem=samples.problem())
+    submission = samples.submission(author=author)
+    return Unsaved(verdict=samples.verdict(submission), submission=submission, problem=samples.problem())
 
 
 @pytest.fixture

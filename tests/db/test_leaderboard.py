@@ -19,9 +19,11 @@ def board(tmp_path):
 
         class Board:
             def save(self, author, problem_id="scale", label=None, text="a", problem_text="p", sample=None, **verdict):
-                of = samples.submission(author, problem_id, label, source=text, sample=sample)
+                submission = samples.submission(author, problem_id, label, source=text, sample=sample)
                 problem = samples.problem(problem_id, source=problem_text)
-                store.save(samples.verdict(of, problem_source=problem_text, **verdict), of, problem, run)
+                store.save(
+                    samples.verdict(submission, problem_source=problem_text, **verdict), submission, problem, run
+                )
 
             def entries(self, **query):
                 return leaderboard(store, **query).entries

@@ -33,14 +33,16 @@ def fill(path):
     """A database of a few dozen pages, at rest: one file, nothing beside it."""
     with Store.open(path) as store, store.run(["grade"]) as run:
         for number in range(12):
-            of = samples.submission(
+            submission = samples.submission(
                 author=f"author {number % 4}",
                 problem_id=("scale", "add")[number % 2],
                 source=f"{samples.SUBMISSION_SOURCE}# {number}\n" + "# filler\n" * 300,
             )
             status = (Status.CORRECT, Status.MISSING_BACKWARD, Status.WRONG_OUTPUT)[number % 3]
-            verdict = samples.verdict(of, status, total=2.0 + number, labels=("vendor_library",) if number % 2 else ())
-            store.save(verdict, of, samples.problem(of.problem_id), run)
+            verdict = samples.verdict(
+                submission, status, total=2.0 + number, labels=("vendor_library",) if number % 2 else ()
+            )
+            store.save(verdict, submission, samples.problem(submission.problem_id), run)
     connection = sqlite3.connect(path)
     connection.execute("pragma wal_checkpoint(truncate)")
     connection.close()

@@ -18,9 +18,9 @@ def store(tmp_path):
         yield opened
 
 
-def save(store, verdict, of, problem=None):
+def save(store, verdict, submission, problem=None):
     with store.run(["grade", "submissions"]) as run:
-        return store.save(verdict, of, problem or samples.problem(), run)
+        return store.save(verdict, submission, problem or samples.problem(), run)
 
 
 def rows(tmp_path, query):
@@ -32,26 +32,27 @@ def rows(tmp_path, query):
 
 
 def test_a_verdict_comes_back_whole(store):
-    of = samples.submission(label="v2", sample=3)
-    saved = save(store, samples.verdict(of), of)
+    submission = samples.submission(label="v2", sample=3)
+    saved = save(store, samples.verdict(submission), submission)
     stored = store.get(saved.verdict_id)
-    assert stored.verdict == saved == samples.verdict(of).model_copy(update={"verdict_id": 1})
-    assert stored.submission_source == of.source
+    assert stored.verdict == saved == samples.verdict(submission).model_copy(update={"verdict_id": 1})
+    assert stored.submission_source == submission.source
     assert stored.problem_source == samples.problem().source
 
 
 def test_not_a_number_and_infinity_survive(store):
-    of = samples.submission()
-    verdict = samples.verdict(of)
+    submission = samples.submission()
+    verdict = samples.verdict(submission)
     check = verdict.backward.gradients[0].model_copy(update={"max_abs_error": float("inf")})
     verdict = verdict.model_copy(update={"backward": verdict.backward.model_copy(update={"gradients": (check,)})})
-    assert store.get(save(store, verdict, of).verdict_id).verdict.backward.gradients[0].max_abs_error == float("inf")
+    saved = save(store, verdict, submission)
+    assert store.get(saved.verdict_id).verdict.backward.gradients[0].max_abs_error == float("inf")
 
 
 def test_texts_are_kept_once(store, tmp_path):
     for author in ("ann", "bob", "ann"):
-        of = samples.submission(author=author)
-        save(store, samples.verdict(of), of)
+        submission = samples.submission(author=author)
+        save(store, samples.verdict(submission), submission)
     assert rows(tmp_path, "select count(*) from sources") == [(1,)]
     assert rows(tmp_path, "select author from submissions order by id") == [("ann",), ("bob",)]
     assert rows(tmp_path, "select count(*) from problems, environments") == [(1,)]
@@ -63,8 +64,8 @@ def test_texts_are_kept_once(store, tmp_path):
 
 
 def test_columns_repeat_the_document(store, tmp_path):
-    of = samples.submission(label="v2")
-    save(store, samples.verdict(of, Status.MISSING_BACKWARD, forward_speedup=4.0), of)
+    submission = samples.submission(label="v2")
+    save(store, samples.verdict(submission, Status.MISSING_BACKWARD, forward_speedup=4.0), submission)
     assert rows(
         tmp_path,
         "select author, label, problem, device, status, forward_status, backward_status, total_ci_low, forward_speedup,"
@@ -72,9 +73,9 @@ def test_columns_repeat_the_document(store, tmp_path):
     ) == [("ann", "v2", "scale", "cpu", "missing_backward", "passed", "failed", None, 4.0, 3.6, NOON)]
 
 
-def find(store, of=None, problem=None, where=None, settings=None):
+def find(store, submission=None, problem=None, where=None, settings=None):
     return store.find(
-        of or samples.submission(),
+        submission or samples.submission(),
         problem or samples.problem(),
         [where or samples.environment()],
         settings or Settings(device=Device.CPU),
@@ -82,19 +83,19 @@ def find(store, of=None, problem=None, where=None, settings=None):
 
 
 def test_the_newest_verdict_that_holds_is_found(store):
-    of = samples.submission()
-    save(store, samples.verdict(of, total=1.5), of)
-    newest = save(store, samples.verdict(of, total=2.5), of)
+    submission = samples.submission()
+    save(store, samples.verdict(submission, total=1.5), submission)
+    newest = save(store, samples.verdict(submission, total=2.5), submission)
     assert find(store) == newest
 
 
 @pytest.mark.parametrize(
     "changed",
     [
-        {"of": samples.submission(source="class ModelNew: ...")},
-        {"of": samples.submission(author="bob")},
-        {"of": samples.submission(label="v2")},
-        {"of": samples.submission(sample=0)},
+        {"submission": samples.submission(source="class ModelNew: ...")},
+        {"submission": samples.submission(author="bob")},
+        {"submission": samples.submission(label="v2")},
+        {"submission": samples.submission(sample=0)},
         {"problem": samples.problem(source=samples.PROBLEM_SOURCE + "\n")},
         {"where": samples.environment(device_name="another CPU")},
         {"settings": Settings(device=Device.CPU, quick=True)},
@@ -102,21 +103,21 @@ def test_the_newest_verdict_that_holds_is_found(store):
     ids=["source", "author", "label", "sample", "problem", "environment", "settings"],
 )
 def test_a_verdict_on_something_else_is_not_found(store, changed):
-    of = samples.submission()
-    save(store, samples.verdict(of), of)
+    submission = samples.submission()
+    save(store, samples.verdict(submission), submission)
     assert find(store, **changed) is None
 
 
 def test_our_own_failure_is_not_found(store):
-    of = samples.submission()
-    save(store, samples.verdict(of, Status.GRADER_ERROR), of)
+    submission = samples.submission()
+    save(store, samples.verdict(submission, Status.GRADER_ERROR), submission)
     assert find(store) is None
 
 
 def test_an_unreadable_file_is_not_found(store):
-    of = samples.submission(source="", unreadable="The file is empty")
-    save(store, samples.verdict(of, Status.INVALID_SUBMISSION), of)
-    assert find(store, of=of) is None
+    submission = samples.submission(source="", unreadable="The file is empty")
+    save(store, samples.verdict(submission, Status.INVALID_SUBMISSION), submission)
+    assert find(store, submission=submission) is None
 
 
 def test_runs_say_how_they_ended(store, tmp_path):
@@ -135,26 +136,26 @@ def test_runs_say_how_they_ended(store, tmp_path):
 
 
 def test_foreign_keys_are_enforced(store):
-    of = samples.submission()
+    submission = samples.submission()
     with store.run([]) as run:
         unknown = type(run)(id=run.id + 1)
         with pytest.raises(Exception, match="FOREIGN KEY"):
-            store.save(samples.verdict(of), of, samples.problem(), unknown)
+            store.save(samples.verdict(submission), submission, samples.problem(), unknown)
     assert find(store) is None
 
 
 def test_an_unknown_id_names_the_newest(store):
     with pytest.raises(StoreError, match=r"no verdict 7; there is none yet$"):
         store.get(7)
-    of = samples.submission()
-    save(store, samples.verdict(of), of)
+    submission = samples.submission()
+    save(store, samples.verdict(submission), submission)
     with pytest.raises(StoreError, match=r"grader.db: no verdict 7; the newest is 1$"):
         store.get(7)
 
 
 def test_a_document_of_another_version_is_explained(store, tmp_path):
-    of = samples.submission()
-    save(store, samples.verdict(of), of)
+    submission = samples.submission()
+    save(store, samples.verdict(submission), submission)
     connection = sqlite3.connect(tmp_path / "grader.db")
     with connection:
         connection.execute("update verdicts set document = '{}'")
@@ -165,7 +166,7 @@ def test_a_document_of_another_version_is_explained(store, tmp_path):
 
 def test_a_verdict_is_reused_on_another_machine_of_its_kind(store):
     here, there = (samples.environment(host=name, device_id=f"GPU-{name}") for name in ("here", "there"))
-    of = samples.submission()
-    save(store, samples.verdict(of, where=here), of)
-    assert find(store, of, where=there).environment.host == "here"
-    assert find(store, of, where=samples.environment(device_name="another")) is None
+    submission = samples.submission()
+    save(store, samples.verdict(submission, where=here), submission)
+    assert find(store, submission, where=there).environment.host == "here"
+    assert find(store, submission, where=samples.environment(device_name="another")) is None

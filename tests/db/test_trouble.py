@@ -46,9 +46,9 @@ def count(path, query="select count(*) from verdicts"):
 
 def test_opening_makes_a_database_and_opening_again_keeps_it(tmp_path):
     path = tmp_path / "grader.db"
-    of = samples.submission()
+    submission = samples.submission()
     with Store.open(path) as store, store.run([]) as run:
-        store.save(samples.verdict(of), of, samples.problem(), run)
+        store.save(samples.verdict(submission), submission, samples.problem(), run)
     with Store.open(f"sqlite:///{path}") as store:
         assert store.get(1).verdict.author == "ann"
     assert count(path, "pragma journal_mode") == "wal"
@@ -106,7 +106,7 @@ def test_a_locked_database(tmp_path):
     path = tmp_path / "grader.db"
     Store.open(path).close()
     holder = sqlite3.connect(path, isolation_level=None)
-    of = samples.submission()
+    submission = samples.submission()
     try:
         with Store.open(path, busy_timeout_seconds=0.1) as store:
             holder.execute("begin immediate")
@@ -114,7 +114,7 @@ def test_a_locked_database(tmp_path):
                 pass
             holder.execute("rollback")
             with store.run([]) as run:
-                assert store.save(samples.verdict(of), of, samples.problem(), run).verdict_id == 1
+                assert store.save(samples.verdict(submission), submission, samples.problem(), run).verdict_id == 1
     finally:
         holder.close()
 
@@ -168,9 +168,9 @@ def test_a_database_locked_before_it_exists(tmp_path):
 
 def test_a_read_only_database_can_be_read(tmp_path):
     path = tmp_path / "grader.db"
-    of = samples.submission()
+    submission = samples.submission()
     with Store.open(path) as store, store.run([]) as run:
-        store.save(samples.verdict(of), of, samples.problem(), run)
+        store.save(samples.verdict(submission), submission, samples.problem(), run)
     with Store.open(f"sqlite:///file:{path}?mode=ro&uri=true", must_exist=True) as store:
         assert store.get(1).verdict.status == "correct"
         with pytest.raises(StoreError, match="the database is read-only; make the file and its folder writable"):
@@ -231,9 +231,12 @@ def test_every_printed_verdict_survives_a_kill(tmp_path):
     assert count(path, "pragma integrity_check") == "ok"
     assert last <= count(path) <= last + 1
     assert count(path, "select count(*) from runs where finished_at is null") == 1
-    of = samples.submission()
+    submission = samples.submission()
     with Store.open(path) as store:
-        assert store.find(of, samples.problem(), [samples.environment()], samples.verdict(of).settings) is not None
+        assert (
+            store.find(submission, samples.problem(), [samples.environment()], samples.verdict(submission).settings)
+            is not None
+        )
 
 
 def test_two_writers_that_start_at_once_both_finish(tmp_path):

@@ -163,7 +163,7 @@ def of_many_rows(forward, backward):
 def test_what_is_wrong_at_full_size_too_is_explained_where_a_search_is_cheap(forward, backward):
     verdict = of_many_rows(forward, backward)
     stage = verdict.backward or verdict.forward
-    assert [(of.variant, of.status) for of in stage.variants] == [("rows", "failed"), ("full", "failed")]
+    assert [(variant.variant, variant.status) for variant in stage.variants] == [("rows", "failed"), ("full", "failed")]
     messages = [diagnosis.message for diagnosis in verdict.diagnoses]
     assert "(variant rows)" in messages[0], messages
     assert "no pattern" not in messages[0], messages
@@ -264,16 +264,16 @@ def reference(peak):
 
 def test_memory_that_the_submission_itself_holds_was_not_withheld(device):
     """Whatever its process says of its peak: it may hold all memory, and say that it never had any."""
-    of = shares(device(unused=0, held=50 * GIB), reference(20 * GIB))
-    assert of.had >= of.needed
-    of = shares(device(unused=1 * GIB, held=10 * GIB), reference(20 * GIB))
-    assert of.had < of.needed
+    memory = shares(device(unused=0, held=50 * GIB), reference(20 * GIB))
+    assert memory.had >= memory.needed
+    memory = shares(device(unused=1 * GIB, held=10 * GIB), reference(20 * GIB))
+    assert memory.had < memory.needed
 
 
 def test_a_submission_may_take_twice_what_the_reference_takes(device):
     """As one that copies what it reads and writes: on a smaller device the memory is short on the grader's account."""
-    of = shares(device(unused=5 * GIB, held=25 * GIB), reference(18 * GIB))
-    assert of.had < of.needed
+    memory = shares(device(unused=5 * GIB, held=25 * GIB), reference(18 * GIB))
+    assert memory.had < memory.needed
 
 
 def test_a_submission_that_fills_the_memory_is_blamed_for_the_references_shortage(device):
@@ -284,15 +284,15 @@ def test_a_submission_that_fills_the_memory_is_blamed_for_the_references_shortag
 
 
 def test_results_that_the_grader_has_not_read_are_not_what_a_submission_holds(device):
-    of = shares(device(unused=2 * GIB, held=1 * GIB, results=37 * GIB, shared=12 * GIB), reference(30 * GIB))
-    assert of.held == 1 * GIB
-    assert fills_memory(of) is None
+    memory = shares(device(unused=2 * GIB, held=1 * GIB, results=37 * GIB, shared=12 * GIB), reference(30 * GIB))
+    assert memory.held == 1 * GIB
+    assert fills_memory(memory) is None
 
 
 def test_memory_that_a_submission_shares_with_the_grader_is_none_that_it_could_use(device):
     """It had 27 GiB for its own tensors, where the reference takes 29."""
-    of = shares(device(unused=2 * GIB, held=25 * GIB, shared=16 * GIB), reference(29 * GIB))
-    assert of.had < of.needed
+    memory = shares(device(unused=2 * GIB, held=25 * GIB, shared=16 * GIB), reference(29 * GIB))
+    assert memory.had < memory.needed
 
 
 @pytest.mark.parametrize(

@@ -58,9 +58,9 @@ def test_two_batches_of_one_grader_build_each_source_once(pipeline, resources, m
     """One ends while the other still starts builds."""
     pipeline.builds = BuildsAhead(resources)
 
-    def grade(of, upcoming):
-        pipeline.builds.get(of)
-        return of.submission.author
+    def grade(grading_request, upcoming):
+        pipeline.builds.get(grading_request)
+        return grading_request.submission.author
 
     monkeypatch.setattr(pipeline, "grade", grade)
     monkeypatch.setattr(pipeline, "_look_ahead", lambda _: None)
@@ -83,7 +83,7 @@ def test_a_batch_that_ends_waits_for_its_own_builds_only(resources, monkeypatch)
         start(one)
         with builds.ahead() as start_other:
             start_other(other)
-        under_way = [builds.under_way(of.submission) for of in (one, other)]
+        under_way = [builds.under_way(grading_request.submission) for grading_request in (one, other)]
         released.set()
     assert under_way == [True, False]
     assert not builds.under_way(one.submission)

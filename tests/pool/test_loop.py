@@ -17,7 +17,7 @@ class ReadsAhead:
         for request in list(work):
             if request.submission.author == "fails":
                 raise RuntimeError("no verdict")
-            yield samples.verdict(of=request.submission)
+            yield samples.verdict(subject=request.submission)
 
     def profile(self, request):
         return samples.profile(request.submission)
@@ -51,7 +51,7 @@ class Polls:
             if not ahead:
                 return
             self.arrives()
-            yield samples.verdict(of=ahead.pop(0).submission)
+            yield samples.verdict(subject=ahead.pop(0).submission)
 
 
 def test_what_arrives_meanwhile_is_prepared_and_graded_in_the_same_batch():

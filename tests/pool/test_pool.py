@@ -53,10 +53,10 @@ def work(name, *commands, status="correct"):
     return samples.problem(), samples.submission(author=name, source="\n".join([*lines, samples.SUBMISSION_SOURCE]))
 
 
-def place_once(of, name, state):
+def place_once(grader_pool, name, state):
     """The place of this name once `state` is true of it."""
     until = time.monotonic() + PATIENCE_SECONDS
-    while not state(place := {place.name: place for place in of.places()}[name]):
+    while not state(place := {place.name: place for place in grader_pool.places()}[name]):
         assert time.monotonic() < until, place
         time.sleep(0.01)
     return place
@@ -409,10 +409,10 @@ def test_an_event_loop_goes_on_meanwhile(said):
 
 
 def test_a_pool_grades_in_the_precision_that_was_asked_for(said):
-    problem, of = work("ann")
-    asked = of.model_copy(update={"author": "bob", "precision": Precision.FP16})
+    problem, submission = work("ann")
+    asked = submission.model_copy(update={"author": "bob", "precision": Precision.FP16})
     with pool(said, precision="bf16") as two:
-        found = {verdict.author: verdict for verdict in two.grade_many([(problem, of), (problem, asked)])}
+        found = {verdict.author: verdict for verdict in two.grade_many([(problem, submission), (problem, asked)])}
         assert two.settings_for((problem, asked)).precision == "fp16"
     assert {author: verdict.settings.precision for author, verdict in found.items()} == {"ann": "bf16", "bob": "fp16"}
 

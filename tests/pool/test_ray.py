@@ -108,8 +108,8 @@ def place(ray, tmp_path):
 
 def request(*commands, device="cpu"):
     lines = [f"# {command}" for command in commands]
-    of = samples.submission(source="\n".join([*lines, samples.SUBMISSION_SOURCE]))
-    return make_request(samples.problem(), of, GraderOptions(device=device), default_device=Device.CPU)
+    submission = samples.submission(source="\n".join([*lines, samples.SUBMISSION_SOURCE]))
+    return make_request(samples.problem(), submission, GraderOptions(device=device), default_device=Device.CPU)
 
 
 def answer(place):
@@ -191,18 +191,18 @@ def test_ray_that_is_not_installed_is_one_line(monkeypatch):
 
 def test_a_bundle_is_kept_if_the_same_toolchain_made_it(ray, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", ray)
-    options, of = GraderOptions(build_cache=tmp_path), samples.submission()
+    options, submission = GraderOptions(build_cache=tmp_path), samples.submission()
     cache = BuildCache(tmp_path, find_toolchain().hash)
     for bundle, kept in (
         (Bundle("another", b"built"), False),
         (Bundle(find_toolchain().hash, None), False),
         (Bundle(find_toolchain().hash, b"built"), True),
     ):
-        assert keep_bundle(bundle, of, options) is kept
-        assert (cache.get(of) is not None) is kept
-    assert cache.get(of).read_bytes() == b"built"
+        assert keep_bundle(bundle, submission, options) is kept
+        assert (cache.get(submission) is not None) is kept
+    assert cache.get(submission).read_bytes() == b"built"
     ray.failure = RayError("its node died")
-    assert not keep_bundle(Bundle("", None), of, options)
+    assert not keep_bundle(Bundle("", None), submission, options)
 
 
 def test_a_bundle_that_cannot_be_kept_is_logged_and_its_submission_graded(ray, place, monkeypatch, caplog, tmp_path):

@@ -28,7 +28,11 @@ def by_arithmetic(value, bits, round_digits):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("way", "round_digits"),
-    [("cut", torch.trunc), ("to even", torch.round), ("away", lambda of: (of.abs() + 0.5).floor() * of.sign())],
+    [
+        ("cut", torch.trunc),
+        ("to even", torch.round),
+        ("away", lambda value: (value.abs() + 0.5).floor() * value.sign()),
+    ],
 )
 def test_it_is_what_arithmetic_gives(dtype, bits, way, round_digits):
     value = drawn(dtype)

@@ -108,11 +108,11 @@ class Site:
         self.store = Store.open(folder / "grader.db")
 
     def save(self, author="ann", problem_id="scale", label=None, text="x = 1\n", problem_text="p = 1", **verdict):
-        of = samples.submission(author, problem_id, label, source=text)
+        submission = samples.submission(author, problem_id, label, source=text)
         problem = samples.problem(problem_id, source=problem_text, path=Path("/problems/p.py"))
         with self.store.run([]) as run:
-            made = samples.verdict(of, problem_source=problem_text, **verdict)
-            return self.store.save(made, of, problem, run).verdict_id
+            made = samples.verdict(submission, problem_source=problem_text, **verdict)
+            return self.store.save(made, submission, problem, run).verdict_id
 
     def write(self, labels=SOLUTIONS):
         self.written = write_site(self.store, self.folder / "out", labels)

@@ -77,13 +77,13 @@ def results(readable_copy: Path, tmp_path_factory: pytest.TempPathFactory) -> Ca
                 file.write(text)
         return dict(json.loads(text))
 
-    def of(sandbox: str, user: str) -> Results:
+    def results_of(sandbox: str, user: str) -> Results:
         found = everything()[f"{sandbox} {user}"]
         if "refused" in found:
             pytest.skip(f"{sandbox} as {user}: {found['refused']}")
         return Results(**found)
 
-    return of
+    return results_of
 
 
 def run_side_by_side(code: Path) -> dict[str, Any]:

@@ -16,9 +16,9 @@ from tests import samples
 @pytest.fixture
 def row(tmp_path):
     """A stored verdict in short."""
-    of = samples.submission(label="v2", sample=3)
+    submission = samples.submission(label="v2", sample=3)
     with Store.open(tmp_path / "grader.db") as store, store.run(["grade"]) as run:
-        store.save(samples.verdict(of), of, samples.problem(), run)
+        store.save(samples.verdict(submission), submission, samples.problem(), run)
         (row,) = read_rows(store)
         return row
 

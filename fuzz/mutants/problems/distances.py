@@ -109,7 +109,7 @@ def get_inputs():
 class Kernel(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, y):
-        nx, ny = (of.norm(dim=1, keepdim=True).clamp_min(1e-8) for of in (x, y))
+        nx, ny = (vectors.norm(dim=1, keepdim=True).clamp_min(1e-8) for vectors in (x, y))
         ux, uy = x / nx, y / ny
         cosine = (ux * uy).sum(1, keepdim=True)
         ctx.save_for_backward(ux, uy, nx, ny, cosine)

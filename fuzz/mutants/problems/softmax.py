@@ -152,7 +152,7 @@ def get_inputs():
 class Kernel(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, temperature):
-        q_norm, k_norm = (of.norm(dim=-1, keepdim=True).clamp_min(1e-12) for of in (q, k))
+        q_norm, k_norm = (vectors.norm(dim=-1, keepdim=True).clamp_min(1e-12) for vectors in (q, k))
         q_unit, k_unit = q / q_norm, k / k_norm
         cosine = q_unit @ k_unit.transpose(1, 2)
         p = torch.softmax(temperature * cosine, dim=-1)

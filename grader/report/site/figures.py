@@ -111,7 +111,7 @@ def devices(rows: Iterable[Row]) -> list[DeviceRows]:
     for row in rows:
         if row.status is not Status.NOT_RUN and row.device_name != NO_DEVICE:
             by_name.setdefault((row.device, row.device_name), []).append(row)
-    groups = [DeviceRows(kind, name, tuple(of)) for (kind, name), of in by_name.items()]
+    groups = [DeviceRows(kind, name, tuple(device_rows)) for (kind, name), device_rows in by_name.items()]
     return sorted(groups, key=lambda one: (one.kind is Device.CPU, -len(one.rows), one.name))
 
 

@@ -53,25 +53,25 @@ class VerdictPage(NamedTuple):
     """None if there is none."""
 
 
-def write_verdict(out: Path, of: VerdictPage) -> bool:
+def write_verdict(out: Path, page: VerdictPage) -> bool:
     """Write the page. Returns whether another version of the grader wrote the verdict."""
-    verdict = Verdict.read(of.document)
-    save(out / names.verdict_page(of.row.id), verdict_page(of, verdict))
+    verdict = Verdict.read(page.document)
+    save(out / names.verdict_page(page.row.id), verdict_page(page, verdict))
     return verdict is None
 
 
-def verdict_page(of: VerdictPage, verdict: Verdict | None) -> str:
+def verdict_page(page: VerdictPage, verdict: Verdict | None) -> str:
     """The page; `verdict` is None if another version of the grader wrote it."""
     phases, baselines = list(_phases(verdict)), list(baseline_lines(_timing(verdict)))
     shares = _bound_shares(dict(phases))
     return render(
         "verdict.html",
-        names.verdict_page(of.row.id),
-        f"{of.row.name} on {of.row.problem}: {of.row.status.replace('_', ' ')}",
-        frame=of.frame,
-        row=of.row,
+        names.verdict_page(page.row.id),
+        f"{page.row.name} on {page.row.problem}: {page.row.status.replace('_', ' ')}",
+        frame=page.frame,
+        row=page.row,
         verdict=verdict,
-        newer=of.newer,
+        newer=page.newer,
         phases=phases,
         phases_svg=_phases_svg(phases),
         rounds=_rounds(phases),
@@ -81,15 +81,15 @@ def verdict_page(of: VerdictPage, verdict: Verdict | None) -> str:
         bound_axis=bound_axis(shares),
         seconds_svg=seconds_chart(verdict.seconds) if verdict else Markup(""),
         shown_variant=shown_variant(verdict.forward) if verdict else None,
-        profile=of.profile,
-        profiled=passes(of.profile),
+        profile=page.profile,
+        profiled=passes(page.profile),
         peaks_line=peaks_line,
         claim=CLAIM,
         counted=COUNTED,
         environment=_pairs(verdict.environment) if verdict else [],
         settings=_pairs(verdict.settings) if verdict else [],
-        diffs=list(_diffs(of.source, of.others)),
-        source=numbered(highlight(of.source)) if of.source else "",
+        diffs=list(_diffs(page.source, page.others)),
+        source=numbered(highlight(page.source)) if page.source else "",
     )
 
 

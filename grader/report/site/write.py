@@ -63,13 +63,14 @@ def write_site(store: Store, out: Path, labels: LabelChoice = SOLUTIONS, frame: 
     counting = [row for row in counted(rows) if row.precision is labels.precision]
     boards = read_boards(store, rows, labels)
     unreadable = _write_verdicts(writer, store, rows, boards, frame)
-    for problem, (of, counts) in _grouped(rows, counting, "problem"):
-        source = store.problem_source(of[-1].problem_hash)
+    for problem, (problem_rows, counts) in _grouped(rows, counting, "problem"):
+        source = store.problem_source(problem_rows[-1].problem_hash)
         writer.write(
-            names.problem_page(problem), overview_pages.problem_page(problem, of, counts, boards, source, frame)
+            names.problem_page(problem),
+            overview_pages.problem_page(problem, problem_rows, counts, boards, source, frame),
         )
-    for author, (of, counts) in _grouped(rows, counting, "author"):
-        writer.write(names.author_page(author), overview_pages.author_page(author, of, counts, boards, frame))
+    for author, (author_rows, counts) in _grouped(rows, counting, "author"):
+        writer.write(names.author_page(author), overview_pages.author_page(author, author_rows, counts, boards, frame))
     for device in devices(counting):
         writer.write(names.matrix_page(device.name), overview_pages.matrix_page(device, frame))
     for number in range(1, overview_pages.list_count(rows) + 1):

@@ -111,7 +111,11 @@ class BackwardSlips(OperatorMode):
     def _wrong(self, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], right: Any) -> Any:
         """What the slip makes of this call; None if it is another's turn, or the operator refuses."""
         kind = name, self._place
-        alone = [of for of in args[:1] if self._within == "backward" and is_float(of) and _stands_for(of, right)]
+        alone = [
+            operand
+            for operand in args[:1]
+            if self._within == "backward" and is_float(operand) and _stands_for(operand, right)
+        ]
         if alone and kind not in self._kinds and self._choice.chosen(f"every `{name}` of {self._place} left out"):
             self._left_out = kind
         self._kinds.add(kind)
@@ -129,12 +133,12 @@ class BackwardSlips(OperatorMode):
 
     def _omissions(self, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], right: Any) -> Slips:
         """What may be left out of one call."""
-        operands = [(at, of) for at, of in enumerate(args) if is_float(of)]
-        for at, of in operands:
+        operands = [(at, operand) for at, operand in enumerate(args) if is_float(operand)]
+        for at, operand in operands:
             others = [other for other, _ in operands if other != at]
-            if _stands_for(of, right) and (others or function.is_view):
+            if _stands_for(operand, right) and (others or function.is_view):
                 left = " and ".join(self._described(function, other, args) for other in others)
-                yield f"a `{name}` of {self._place} {f'without {left}' if left else 'left out'}", of.clone
+                yield f"a `{name}` of {self._place} {f'without {left}' if left else 'left out'}", operand.clone
         if name == "sum" and self._place != WHOLE and operands and operands[0][1].dim() == right.dim():
             yield f"a `sum` of {self._place} left out", operands[0][1].clone  # it is broadcast
         if name in SIGNS and len(operands) > 1:
@@ -149,15 +153,15 @@ class BackwardSlips(OperatorMode):
 
     def _turned(self, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], right: Any) -> Slips:
         """Other values for one operand of one call, and flags."""
-        for at, of in enumerate(args) if not function.is_view else ():
-            if not is_float(of):
+        for at, operand in enumerate(args) if not function.is_view else ():
+            if not is_float(operand):
                 continue
             where = f"{_argument(function, at, args)} of `{name}` in {self._place}"
-            source = self._sources.taken.get(of.data_ptr())
-            if source is not None and source[2].shape == of.shape:
+            source = self._sources.taken.get(operand.data_ptr())
+            if source is not None and source[2].shape == operand.shape:
                 taken = partial(_with, function, args, kwargs, at, source[1])
                 yield f"what `{source[0]}` takes in place of its result, as {where}", taken
-            for how, turned in _turned(of, windows="conv" in name):
+            for how, turned in _turned(operand, windows="conv" in name):
                 yield f"{where} {how}", partial(_with, function, args, kwargs, at, turned)
         for at, flag in enumerate(args):
             if type(flag) is bool and function._schema.arguments[at].name in FLAGS:
@@ -168,12 +172,12 @@ class BackwardSlips(OperatorMode):
 
     def _exchanges(self, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], right: Any) -> Slips:
         """Other tensors of the forward in one call."""
-        for at, of in enumerate(args):
-            if not function.is_view and is_float(of):
-                for what, other in self._sources.others(of):
+        for at, operand in enumerate(args):
+            if not function.is_view and is_float(operand):
+                for what, other in self._sources.others(operand):
                     where = f"as {_argument(function, at, args)} of `{name}` in {self._place}"
                     taken = partial(_with, function, args, kwargs, at, other)
-                    yield f"{what} in place of {self._sources.name_of(of)}, {where}", taken
+                    yield f"{what} in place of {self._sources.name_of(operand)}, {where}", taken
 
     def _described(self, function: Any, at: int, args: tuple[Any, ...]) -> str:
         """An operand with what it is in the forward."""

@@ -85,7 +85,7 @@ class RoundedResults(OperatorMode):
                 args, kwargs = tree_map_only(torch.Tensor, self._shortened, (args, kwargs))
             return function(*args, **kwargs)
         result = function(*args, **kwargs)
-        floats = [of for of in tree_leaves(result) if isinstance(of, torch.Tensor) and of.is_floating_point()]
+        floats = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
         if floats and not function.is_view and not name.startswith(FILLS):
             if name not in self._kinds:
                 self._kinds.append(name)

@@ -37,7 +37,9 @@ def _with_one_detached(function: Callable[..., Any], args: tuple[Any, ...]) -> I
     """The arguments with each differentiable operand detached, if there are several."""
     listed = bool(args) and isinstance(args[0], list | tuple)  # as `cat` takes them
     given = list(args[0] if listed else args)
-    differentiable = [at for at, of in enumerate(given) if isinstance(of, torch.Tensor) and of.requires_grad]
+    differentiable = [
+        at for at, operand in enumerate(given) if isinstance(operand, torch.Tensor) and operand.requires_grad
+    ]
     for at in differentiable if len(differentiable) > 1 else ():
         changed = [*given[:at], given[at].detach(), *given[at + 1 :]]
         what = f"operand {at + 1}, of shape {list(given[at].shape)}, of `{name_of(function)}` detached"

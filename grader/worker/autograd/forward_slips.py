@@ -194,10 +194,14 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
         return None
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     arguments = operator._schema.arguments
-    defaults = [of.default_value if of.has_default_value() else inspect.Parameter.empty for of in arguments]
+    defaults = [
+        argument.default_value if argument.has_default_value() else inspect.Parameter.empty for argument in arguments
+    ]
     named = zip(arguments, defaults, strict=True)
     try:
-        return inspect.Signature([inspect.Parameter(of.name, kind, default=default) for of, default in named])
+        return inspect.Signature(
+            [inspect.Parameter(argument.name, kind, default=default) for argument, default in named]
+        )
     except ValueError:  # a default before an argument that has none
         return None
 

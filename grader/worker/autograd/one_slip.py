@@ -58,8 +58,8 @@ class OneSlip(TorchFunctionMode):
 
     def _note(self, args: Iterable[object]) -> None:
         """Note the parameters among the operands of a call, by which layers of one shape differ in a message."""
-        pointers = [of.data_ptr() for of in args if isinstance(of, torch.Tensor)]
-        taken = dict.fromkeys(self._parameters[of] for of in pointers if of in self._parameters)
+        pointers = [operand.data_ptr() for operand in args if isinstance(operand, torch.Tensor)]
+        taken = dict.fromkeys(self._parameters[pointer] for pointer in pointers if pointer in self._parameters)
         self._choice.beside = f" (with {' and '.join(f'`{name}`' for name in taken)})" if taken else ""
 
     @property

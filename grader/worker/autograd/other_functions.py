@@ -162,7 +162,7 @@ def of_fewer(
     count = args[0].numel() / max(result.numel(), 1) if args and isinstance(args[0], torch.Tensor) else 0
     if name not in ("var", "std") or count <= 1:
         return
-    flags = [of for of in (*args[1:], kwargs.get("unbiased")) if isinstance(of, bool)]
+    flags = [flag for flag in (*args[1:], kwargs.get("unbiased")) if isinstance(flag, bool)]
     biased = kwargs.get("correction", 1) == 0 or (bool(flags) and not flags[0])
     share = count / (count - 1) if biased else (count - 1) / count
     which = "n - 1 in place of n" if biased else "n in place of n - 1"
@@ -187,18 +187,18 @@ class Scales:
 
     def slips(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Slips:
         """The constant of another extent, or without its root; records the extents."""
-        for of in args:
-            if isinstance(of, torch.Tensor):
-                self._extents |= dict.fromkeys(of.shape)
+        for operand in args:
+            if isinstance(operand, torch.Tensor):
+                self._extents |= dict.fromkeys(operand.shape)
         name = name_of(function)
         if name not in ("mul", "div") or len(args) != 2 or not isinstance(args[1], float) or not args[1]:
             return
         constant = abs(args[1] if name == "div" else 1 / args[1])
-        of = round(constant * constant)
-        is_root = of > 1 and abs(constant - math.sqrt(of)) <= 1e-6 * constant
-        if not is_root or (math.isqrt(of) ** 2 == of and of not in self._extents):  # 8 is a number of its own
+        size = round(constant * constant)
+        is_root = size > 1 and abs(constant - math.sqrt(size)) <= 1e-6 * constant
+        if not is_root or (math.isqrt(size) ** 2 == size and size not in self._extents):  # 8 is a number of its own
             return
-        roots = {f"sqrt({extent})": math.sqrt(extent) for extent in self._extents if extent not in (0, 1, of)}
-        for what, other in {f"{of}": float(of), **roots}.items():
+        roots = {f"sqrt({extent})": math.sqrt(extent) for extent in self._extents if extent not in (0, 1, size)}
+        for what, other in {f"{size}": float(size), **roots}.items():
             taken = math.copysign(other if name == "div" else 1 / other, args[1])
-            yield f"{what} in place of sqrt({of}) in `{name}`", partial(function, args[0], taken)
+            yield f"{what} in place of sqrt({size}) in `{name}`", partial(function, args[0], taken)

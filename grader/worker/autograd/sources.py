@@ -31,10 +31,10 @@ class Sources:
         self.add_taken(name, args, result)
         self._calls[name] += 1
         call = f"`{name}`" if self._calls[name] == 1 else f"`{name}` number {self._calls[name]}"
-        for at, of in enumerate(args):
-            if is_float(of):
+        for at, operand in enumerate(args):
+            if is_float(operand):
                 what = f"what {call} takes as `{function._schema.arguments[at].name}`"
-                self.named.setdefault(of.data_ptr(), (what, of))
+                self.named.setdefault(operand.data_ptr(), (what, operand))
         if is_float(result):
             self.named[result.data_ptr()] = f"the result of {call}", result
 

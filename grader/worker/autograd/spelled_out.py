@@ -47,7 +47,7 @@ def _batch_norm(
     if training or running_mean is None or running_var is None:
         value = normed(input, (0, *range(2, input.dim())), eps)
     else:
-        mean, variance = (_of_channels(input, of) for of in (running_mean, running_var))
+        mean, variance = (_of_channels(input, statistic) for statistic in (running_mean, running_var))
         value = (input - mean) * torch.rsqrt(variance + eps)
     return affine(value, *_each_of_channels(input, weight, bias))
 
@@ -84,7 +84,7 @@ def _attention(
     enable_gqa: bool = False,
 ) -> torch.Tensor:
     if enable_gqa:
-        key, value = (of.repeat_interleave(query.shape[-3] // of.shape[-3], -3) for of in (key, value))
+        key, value = (tensor.repeat_interleave(query.shape[-3] // tensor.shape[-3], -3) for tensor in (key, value))
     scores = query @ key.transpose(-2, -1) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     if is_causal:
         hidden = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
@@ -129,7 +129,9 @@ def _lstm_cell(
 def _gates(value: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, count: int) -> Sequence[torch.Tensor]:
     """The parts of a product, each with its part of the bias."""
     parts = (value @ weight.T).chunk(count, -1)
-    return parts if bias is None else [part + of for part, of in zip(parts, bias.chunk(count), strict=True)]
+    return (
+        parts if bias is None else [part + bias_part for part, bias_part in zip(parts, bias.chunk(count), strict=True)]
+    )
 
 
 def _cross_entropy(

@@ -10,7 +10,7 @@ from torch import nn
 
 from grader.protocol import MOST_ENTRIES, NUMBERS, TensorInfo, dtype_name
 
-_DTYPES: dict[type, torch.dtype] = {of: getattr(torch, NUMBERS[of.__name__]) for of in (bool, int, float)}
+_DTYPES: dict[type, torch.dtype] = {kind: getattr(torch, NUMBERS[kind.__name__]) for kind in (bool, int, float)}
 """The dtypes of plain numbers, which a subclass of theirs is not."""
 DEPTH = 32
 """Levels of containers in an output. A choice: no model returns as many."""

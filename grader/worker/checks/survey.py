@@ -177,18 +177,22 @@ def _behind(ran: Iterable[Ran], seen: list[tuple[str, Work]], *, on_gpu: bool) -
     found = [
         Dispatched(
             name=name[:_NAME_CHARACTERS],
-            calls=len(of),
-            kernels=sum(len(kernels) for kernels, _ in of),
-            ms=sum(one.ms for kernels, _ in of for one in kernels),
-            work=_sum(work for _, work in of),
+            calls=len(dispatches),
+            kernels=sum(len(kernels) for kernels, _ in dispatches),
+            ms=sum(one.ms for kernels, _ in dispatches for one in kernels),
+            work=_sum(work for _, work in dispatches),
         )
-        for name, of in calls.items()
+        for name, dispatches in calls.items()
     ]
     return _Behind(
         tuple(sorted(found, key=lambda one: -one.ms)[:MAX_LAUNCHES]),
         {
-            key: (", ".join(sorted({name for name, _ in of})), len(of), _sum(work for _, work in of))
-            for key, of in alone.items()
+            key: (
+                ", ".join(sorted({name for name, _ in dispatches})),
+                len(dispatches),
+                _sum(work for _, work in dispatches),
+            )
+            for key, dispatches in alone.items()
             if key not in shared
         },
     )

@@ -54,7 +54,7 @@ class _Ranges:
 
     def lengths(self, value: Any) -> float:
         """The length of all ranges of a value."""
-        return sum(end - start for start, end, of in self._ranges if of == value)
+        return sum(end - start for start, end, range_value in self._ranges if range_value == value)
 
 
 class Trace:
@@ -75,7 +75,7 @@ class Trace:
         for event in notes:
             if event["name"].startswith(MARK):
                 marks[event.get("tid")].append((*_span(event), int(event["name"].removeprefix(MARK))))
-        self._marks = {thread: _Ranges(of) for thread, of in marks.items()}
+        self._marks = {thread: _Ranges(ranges) for thread, ranges in marks.items()}
         self._ran = list(self._on_device(complete, parts) if on_gpu else self._on_host(complete))
 
     def described(self) -> str:
@@ -102,7 +102,9 @@ class Trace:
             if event.get("cat") == "cpu_op" and "External id" in event.get("args", {})
         }
         waited = 0
-        for event in sorted((of for of in events if of.get("cat") in ON_DEVICE), key=lambda of: of["ts"]):
+        for event in sorted(
+            (entry for entry in events if entry.get("cat") in ON_DEVICE), key=lambda entry: entry["ts"]
+        ):
             if WAITS in event["name"]:
                 waited += 1
                 continue
@@ -130,17 +132,17 @@ class Trace:
         for event in events:
             if event.get("cat") == "cpu_op":
                 threads[event.get("tid")].append(event)
-        for thread, of in threads.items():
-            of.sort(key=lambda event: (event["ts"], -event["dur"]))
-            own = [float(event["dur"]) for event in of]
+        for thread, ops in threads.items():
+            ops.sort(key=lambda event: (event["ts"], -event["dur"]))
+            own = [float(event["dur"]) for event in ops]
             open_ones: list[int] = []
-            for index, event in enumerate(of):
-                while open_ones and _span(of[open_ones[-1]])[1] <= event["ts"]:
+            for index, event in enumerate(ops):
+                while open_ones and _span(ops[open_ones[-1]])[1] <= event["ts"]:
                     open_ones.pop()
                 if open_ones:
                     own[open_ones[-1]] -= event["dur"]
                 open_ones.append(index)
-            for event, micros in zip(of, own, strict=True):
+            for event, micros in zip(ops, own, strict=True):
                 if event["name"].startswith(("autograd::", "torch::autograd::")):
                     continue
                 ran = Ran(event["name"], max(micros, 0.0) / 1e3, self._mark(thread, event["ts"]))

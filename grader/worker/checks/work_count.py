@@ -173,13 +173,13 @@ class Counter(OperatorMode):
 
 def _makes_integers(func: Any, args: Any, result: Any) -> bool:
     """Whether an operator converts floats to integers, which may be indices."""
-    of = args[0] if func.overloadpacket is torch.ops.aten._to_copy else None
-    return of is not None and of.is_floating_point() and result.dtype in (torch.int16, torch.int32, torch.int64)
+    source = args[0] if func.overloadpacket is torch.ops.aten._to_copy else None
+    return source is not None and source.is_floating_point() and result.dtype in (torch.int16, torch.int32, torch.int64)
 
 
 def _apart(func: Any, args: Any, kwargs: Any) -> set[int]:
     """The integers that an operator compares others with, or treats apart."""
-    given = dict(zip((of.name for of in func._schema.arguments), args, strict=False)) | kwargs
+    given = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | kwargs
     found = {given[name] for name in APART if given.get(name, -1) >= 0}
     if func.overloadpacket.__name__ in COMPARISONS and type(given["other"]) is int and not args[0].is_floating_point():
         found.add(given["other"])
@@ -189,14 +189,18 @@ def _apart(func: Any, args: Any, kwargs: Any) -> set[int]:
 def _written(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
     """The tensors that an operator writes to."""
     arguments = func._schema.arguments
-    given = dict(zip((of.name for of in arguments), args, strict=False)) | kwargs
-    changed = [given.get(of.name) for of in arguments if of.alias_info is not None and of.alias_info.is_write]
+    given = dict(zip((argument.name for argument in arguments), args, strict=False)) | kwargs
+    changed = [
+        given.get(argument.name)
+        for argument in arguments
+        if argument.alias_info is not None and argument.alias_info.is_write
+    ]
     return [value for value in tree_leaves(changed) if isinstance(value, torch.Tensor)]
 
 
 def _bounds(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
     """The tensors that are an operator's bounds or edges."""
-    given = dict(zip((of.name for of in func._schema.arguments), args, strict=False)) | kwargs
+    given = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | kwargs
     names = BOUNDS.get(func.overloadpacket.__name__.removesuffix("_"), ("self", "other"))
     return [given[name] for name in names if isinstance(given.get(name), torch.Tensor)]
 

@@ -29,7 +29,7 @@ def share_left(func: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) 
     """
     name = func.overloadpacket.__name__
     if name.startswith("_scaled_dot_product"):
-        names = (of.name for of in func._schema.arguments)
+        names = (argument.name for argument in func._schema.arguments)
         return _attended(**{**dict(zip(names, arguments, strict=False)), **named})
     find = _OPERANDS.get(name)
     if find is None:

@@ -45,7 +45,7 @@ def measured_peaks(device: torch.device, narrow: torch.dtype | None = None) -> G
         torch.backends.cuda.matmul.allow_tf32 = False
     narrow_rate = None
     if narrow is not None:
-        a, b, out = (of.to(narrow) for of in (a, b, out))
+        a, b, out = (matrix.to(narrow) for matrix in (a, b, out))
         narrow_rate = 2 * size**3 / _best_seconds(device, lambda: torch.mm(a, b, out=out))
     # Written before they are read: untouched pages would all be the one page of zeros, in cache.
     source, target = (torch.ones(length, device=device) for _ in range(2))

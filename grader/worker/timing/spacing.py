@@ -52,7 +52,12 @@ class Spacers:
         if not self._segments or freed > sum(self._segments) + ROUNDING_BYTES:
             segments = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
             # Those in segments of a model's tensors too: a spacer may take their place.
-            blocks = [int(of["size"]) for segment in segments for of in segment["blocks"] if of["state"] == "inactive"]
+            blocks = [
+                int(block["size"])
+                for segment in segments
+                for block in segment["blocks"]
+                if block["state"] == "inactive"
+            ]
             sizes = sorted((size for size in blocks if 2 * size >= SMALL_SEGMENT), reverse=True)
             self._segments = [part for size in sizes for part in _requests(size)]
 

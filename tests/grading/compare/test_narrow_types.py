@@ -16,8 +16,8 @@ def expected(eager, exact):
     return trackers.expected("outputs", lambda _: 1.0)["y"]
 
 
-def passes(of, candidate):
-    return tolerance.check(of, candidate).status == "passed"
+def passes(expectation, candidate):
+    return tolerance.check(expectation, candidate).status == "passed"
 
 
 class Layer:
@@ -84,6 +84,6 @@ def test_a_single_number_may_be_off_by_two_roundings(dtype):
 
 def test_float32_keeps_its_tolerance():
     exact = torch.randn(1000, dtype=torch.float64)
-    of = expected(exact.float(), exact)
-    assert of.error_along == 0.0
-    assert not passes(of, (exact * (1 + 1e-5)).float())
+    expectation = expected(exact.float(), exact)
+    assert expectation.error_along == 0.0
+    assert not passes(expectation, (exact * (1 + 1e-5)).float())

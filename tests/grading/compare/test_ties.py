@@ -66,7 +66,8 @@ def test_a_choice_between_small_gradients_passes():
         return grad_output * (x >= y)
 
     noisy = [
-        [broken(of, turn, 64 * 2.0**-23, sign=1, position=at) for at, of in enumerate((x, y))] for turn in range(16)
+        [broken(operand, turn, 64 * 2.0**-23, sign=1, position=at) for at, operand in enumerate((x, y))]
+        for turn in range(16)
     ]
     small = Ties(lambda: [of_x(x, y), *(of_x(*pair) for pair in noisy)], x)
     assert small.explain(of_x(x, y), grad_output * (x > y), SLOPE, ROUNDING)

@@ -18,7 +18,7 @@ def test_few_elements_are_handled_on_the_host_and_come_back(device):
         return value + 1 if at % 2 else value
 
     found = each_on_host(changed, tensors)
-    assert seen == ["cpu" if of.numel() <= HOST_ELEMENTS else device for of in tensors]
+    assert seen == ["cpu" if tensor.numel() <= HOST_ELEMENTS else device for tensor in tensors]
     for at, (value, tensor) in enumerate(zip(found, tensors, strict=True)):
         assert (value is tensor) == (at % 2 == 0)
         assert value.device == tensor.device

@@ -56,7 +56,7 @@ def test_the_last_element_gets_a_large_value_that_the_reference_takes(resources,
     assert new <= largest
     assert largest != 300 or new > 150
     assert float(value[-1, -1]) == pytest.approx(new)
-    assert all(bool(of.reference64.isfinite().all()) for of in edit.case.outputs.values())
+    assert all(bool(output.reference64.isfinite().all()) for output in edit.case.outputs.values())
 
 
 @pytest.mark.parametrize(

@@ -54,10 +54,10 @@ def test_large_float64_results_come_back_in_float32(monkeypatch):
     with Resources() as resources:
         case = resources.oracle(find_problems().problem("conv2d_batch_norm_silu"), Device.CPU).case("small")
     tensors = [*case.outputs.values(), *case.gradients.values(), *case.buffers.values()]
-    floats = [of.reference64 for of in tensors if of is not None and of.dtype.is_floating_point]
-    assert {of.dtype for of in floats} == {torch.float32}
+    floats = [tensor.reference64 for tensor in tensors if tensor is not None and tensor.dtype.is_floating_point]
+    assert {tensor.dtype for tensor in floats} == {torch.float32}
     assert len(floats) > 4
-    assert any(of.error_max > 0 for of in case.outputs.values()), "float64 ran, and is not the float32 run"
+    assert any(output.error_max > 0 for output in case.outputs.values()), "float64 ran, and is not the float32 run"
 
 
 RETURNS = """
@@ -221,7 +221,7 @@ def test_gradients_that_rounding_decides_are_still_checked_after_their_values_we
     def checked():
         todo = plan.make(oracle, variant=None, quick=True)
         (note,) = todo.notes
-        return note.message[:60], [(of.variant, of.training, of.wrt) for of in todo.noise]
+        return note.message[:60], [(noise.variant, noise.training, noise.wrt) for noise in todo.noise]
 
     before = checked()
     assert "existence and linearity" in before[0]
@@ -280,7 +280,9 @@ def test_where_a_gpu_has_no_room_for_float64_the_float32_run_stands_in(tmp_path,
         monkeypatch.setattr(CpuBackend, "allocatable_bytes", lambda self: free)
         case = oracle.case("full")
         assert (oracle.runs_float64(case), oracle.exact_seconds(case) > 0) == (in_float64, in_float64)
-        assert all(0 < of.error_l2 < 1e-5 * of.norm for of in (case.outputs["output"], case.gradients["input[0]"]))
+        assert all(
+            0 < result.error_l2 < 1e-5 * result.norm for result in (case.outputs["output"], case.gradients["input[0]"])
+        )
         others = draw_cotangents(case.cotangents, Device.CPU)
         assert bool(known_mistakes.gradients(oracle, case, "none", others)) is in_float64
 

@@ -53,7 +53,7 @@ def test_each_parameter_changes_alone_and_in_the_end_all_have(resources, source,
     for at, change in enumerate(changes):
         for name, value in change.case.state.items():
             assert torch.equal(value, (other if name in names[: at + 1] else case).state[name])
-        expected = change.case.inputs[0] * sum(of for name, of in change.case.state.items() if name != "table")
+        expected = change.case.inputs[0] * sum(tensor for name, tensor in change.case.state.items() if name != "table")
         if source is FIVE:
             right = (expected + case.state["table"]).double()
             assert torch.allclose(change.case.outputs["output"].reference64.double(), right, atol=1e-5)

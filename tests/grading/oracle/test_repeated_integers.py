@@ -53,7 +53,7 @@ def test_integers_of_no_other_use_repeat(made):
     usual = made()
     torch.manual_seed(0)
     drawn = draw_with_repeats(made)
-    assert [(of.shape, of.dtype) for of in drawn] == [(of.shape, of.dtype) for of in usual]
+    assert [(tensor.shape, tensor.dtype) for tensor in drawn] == [(tensor.shape, tensor.dtype) for tensor in usual]
     assert len(drawn[-1].unique()) < 36  # about a quarter of them repeat another
     assert torch.isin(drawn[-1], usual[-1]).all()
 

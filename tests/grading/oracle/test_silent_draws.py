@@ -43,7 +43,7 @@ def problem(name, output):
 def test_each_draw_has_gradients(resources, number):
     oracle = resources.oracle(problem(f"gate_{number}", "x.sin() * torch.relu(self.gate)"), Device.CPU)
     for case in (oracle.case("full"), oracle.case("full", draw=1)):
-        assert all(of is not None and of.reference64.any() for of in case.gradients.values())
+        assert all(gradient is not None and gradient.reference64.any() for gradient in case.gradients.values())
 
 
 def test_gradients_that_are_always_zero_are_asked_for_once(resources, monkeypatch):

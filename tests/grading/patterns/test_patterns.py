@@ -58,7 +58,9 @@ class Example:
             inputs=(self.x.float(), self.target),
             state={"scale": self.scale.float()},
             cotangents={"output": self.g.float()},
-            outputs={name: Expected(name, (ROWS, COLUMNS), torch.float32, of) for name, of in (outputs or {}).items()},
+            outputs={
+                name: Expected(name, (ROWS, COLUMNS), torch.float32, output) for name, output in (outputs or {}).items()
+            },
             buffers={},
             gradients={"input[0]": expected},
             operand_names={"input[0]": "x", "input[1]": "target"},
@@ -441,7 +443,10 @@ def test_runs_of_the_reference_serve_all_gradients_and_end_with_the_time(monkeyp
     with Resources(budget=Budget(1e4)) as resources:
         oracle = resources.oracle(Problem(id=path.stem, path=path, source=path.read_text()), Device.CPU)
         case = oracle.case("full")
-        wrong = {name: of.reference64.float() + torch.randn(of.shape) for name, of in case.gradients.items()}
+        wrong = {
+            name: gradient.reference64.float() + torch.randn(gradient.shape)
+            for name, gradient in case.gradients.items()
+        }
         monkeypatch.setattr(known_mistakes, "reference_gradients", counted)
         monkeypatch.setattr(search, "slips", lambda *_: iter(()))  # which have a time of their own
         assert patterns_by_runs(oracle, case, wrong, lambda _: {}) == {}

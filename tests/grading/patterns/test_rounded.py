@@ -131,7 +131,7 @@ def test_a_factor_of_each_row_is_no_rounding_of_operands(error, gap, contradicts
 def test_only_operands_on_a_device_with_tensor_cores_have_tensorfloat32():
     operands, results = Rounded("the operands", {}, False), Rounded("the results of `exp`", {}, True)
     _, half, cut = rounded.FORMATS
-    names = [rounded._called(half, of, has_tf32=has) for has in (True, False) for of in (operands, results)]
+    names = [rounded._called(half, rounding, has_tf32=has) for has in (True, False) for rounding in (operands, results)]
     assert names == ["float16 or TensorFloat-32", "float16", "float16", "float16"]
     assert rounded._called(cut, operands, has_tf32=True) == "TensorFloat-32"
     assert rounded._called(cut, operands, has_tf32=False) != "TensorFloat-32"

@@ -74,7 +74,7 @@ def align(monkeypatch, *, held, fresh, wanted=0.00170, shows=True, pace_toleranc
     resources = SimpleNamespace(launcher=SimpleNamespace(take=take))
     candidate, case = SimpleNamespace(worker=Worker(wanted)), SimpleNamespace(values_comparable=comparable)
     left = Resources.align(resources, oracle, candidate, case, replace(QUICK, pace_tolerance=pace_tolerance))
-    found = [(of.pace.launch_ms / wanted - 1, of.pace.call_ms / 0.015 - 1) for of in moved_to]
+    found = [(worker.pace.launch_ms / wanted - 1, worker.pace.call_ms / 0.015 - 1) for worker in moved_to]
     assert left == max((abs(apart) for apart in (found or [(0.0,)])[0]), default=0.0)
     assert [worker for worker in started if not worker.closed] == [worker for worker in moved_to if worker in started]
     assert not any(worker.closed for worker in held)
@@ -129,7 +129,9 @@ def test_answers_of_a_reference_stand_after_a_move(resources):
         assert oracle.case("full") is case
         assert variations.outputs_for(oracle, case, oracle.draw("full")[1]).keys() == before
         outputs = next(oracle.ask(case, [Pass(MODEL, case.inputs, case.state)])).outputs
-        assert all(torch.allclose(outputs[name].double(), of.reference64) for name, of in case.outputs.items())
+        assert all(
+            torch.allclose(outputs[name].double(), expected.reference64) for name, expected in case.outputs.items()
+        )
     assert first.ended
     oracle.move_to(others[0])
     assert oracle.workers == [others[0], *reversed(others[1:])]

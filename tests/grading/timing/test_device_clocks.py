@@ -39,10 +39,10 @@ def watch(*answers):
     return ClockWatch(DeviceClocks(Nvml(*answers), None))
 
 
-def one_round(of):
-    of.look()
-    of.look()
-    return of.counts()
+def one_round(clock_watch):
+    clock_watch.look()
+    clock_watch.look()
+    return clock_watch.counts()
 
 
 def test_the_lowest_clocks_and_all_reasons_of_a_round():

@@ -57,9 +57,9 @@ class Pair:
 
 
 def collect(pair, known=None, plan=PLAN):
-    of = Rounds(pair, ("inference", "training"), Device.CUDA, {} if known is None else known, plan, 0.0)
-    samples = timing_rounds.collect(of, ClockWatch(None))
-    return of, {name: [r.reported for pairs in found.rounds for r, _ in pairs] for name, found in samples.items()}
+    rounds = Rounds(pair, ("inference", "training"), Device.CUDA, {} if known is None else known, plan, 0.0)
+    samples = timing_rounds.collect(rounds, ClockWatch(None))
+    return rounds, {name: [r.reported for pairs in found.rounds for r, _ in pairs] for name, found in samples.items()}
 
 
 @pytest.fixture(params=[0, 1])

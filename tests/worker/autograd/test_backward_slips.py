@@ -17,13 +17,13 @@ def drawn(*shape):
     return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=torch.float64)
 
 
-def gradients(of, *operands, within, what=""):
+def gradients(function, *operands, within, what=""):
     """(mode, gradients) of one run."""
     leaves = [operand.clone().requires_grad_() for operand in operands]
     change = Slip(within=within, what=what)
     named = dict(zip("xyz", leaves, strict=False)) if within not in ("forward", "detached") else {}
     with substituted("spelled_out"), changed_forward(change, named) as forward:
-        y = of(*leaves)
+        y = function(*leaves)
     with changed_backward(change, getattr(forward, "sources", Sources())) as backward:
         found = torch.autograd.grad(y, leaves, drawn(*y.shape), allow_unused=True)
     mode = forward if within in ("forward", "detached") else backward
@@ -31,12 +31,12 @@ def gradients(of, *operands, within, what=""):
     return mode, found
 
 
-def slips(of, *operands, within=None):
+def slips(function, *operands, within=None):
     """The gradients by slip; without `within`, those of the backward's own operands."""
     if within is None:
-        return {**slips(of, *operands, within="backward"), **slips(of, *operands, within="turned")}
-    listed, _ = gradients(of, *operands, within=within)
-    return {slip.what: gradients(of, *operands, within=within, what=slip.what)[1] for slip in listed.slips}
+        return {**slips(function, *operands, within="backward"), **slips(function, *operands, within="turned")}
+    listed, _ = gradients(function, *operands, within=within)
+    return {slip.what: gradients(function, *operands, within=within, what=slip.what)[1] for slip in listed.slips}
 
 
 def test_a_kind_of_operator_is_left_out():
@@ -152,7 +152,7 @@ print(backward.name, "sympy" in sys.modules)
 
 
 @pytest.mark.parametrize(
-    ("of", "name", "wrong"),
+    ("function", "name", "wrong"),
     [
         (
             lambda x: functional.leaky_relu(x, 0.3),
@@ -171,9 +171,9 @@ print(backward.name, "sympy" in sys.modules)
         ),
     ],
 )
-def test_an_option_is_at_its_default(of, name, wrong):
+def test_an_option_is_at_its_default(function, name, wrong):
     x = drawn(2, 5, 4)
-    found = slips(of, x, within="forward")
+    found = slips(function, x, within="forward")
     assert name in found
     leaf = x.clone().requires_grad_()
     y = wrong(leaf)
@@ -203,17 +203,17 @@ def test_a_flag_of_a_backward_is_turned():
 
 
 def test_no_slip_breaks_a_backward():
-    def of(x, w):
+    def function(x, w):
         scores = functional.softmax((x @ w).masked_fill(x[:, :1] > 1, -9.0), -1)
         return functional.layer_norm(scores @ w, [w.shape[1]]).cumprod(1).index_select(0, torch.tensor([0, 0, 2]))
 
     operands = drawn(3, 4), drawn(4, 4)
-    _, right = gradients(of, *operands, within="backward")
-    found = slips(of, *operands)
+    _, right = gradients(function, *operands, within="backward")
+    found = slips(function, *operands)
     assert len(found) > 40
-    shapes = [None if of is None else of.shape for of in right]
+    shapes = [None if gradient is None else gradient.shape for gradient in right]
     for one in found.values():
-        assert all(of is None or of.shape == shape for of, shape in zip(one, shapes, strict=True))
+        assert all(gradient is None or gradient.shape == shape for gradient, shape in zip(one, shapes, strict=True))
 
 
 def test_a_tensor_of_the_forward_stands_for_another():
@@ -236,7 +236,7 @@ def test_what_a_derivative_takes_stands_for_its_result():
     x, y = drawn(4, 3), drawn(3, 4).T.contiguous()
     found = slips(lambda x, y: torch.tanh(x * y), x, y)
     name = "what `tanh_backward` takes in place of its result, as `self` of shape [4, 3] of `mul` in the backward"
-    assert any(torch.allclose(of, drawn(4, 3) * y) for of in found[name])
+    assert any(torch.allclose(gradient, drawn(4, 3) * y) for gradient in found[name])
 
 
 def test_one_factor_of_several_is_left_out():
@@ -252,10 +252,12 @@ def test_a_sum_takes_its_first_term_only():
     torch.testing.assert_close(found, drawn(3, 2, 4)[:, 0])
 
 
-@pytest.mark.parametrize("of", [lambda x, i: x.gather(0, i), lambda x, i: x.index_select(0, i), lambda x, i: x[i]])
-def test_one_of_the_values_for_an_index_is_kept(of):
+@pytest.mark.parametrize(
+    "function", [lambda x, i: x.gather(0, i), lambda x, i: x.index_select(0, i), lambda x, i: x[i]]
+)
+def test_one_of_the_values_for_an_index_is_kept(function):
     index = torch.tensor([1, 0, 1])
-    found = slips(lambda x: of(x, index), drawn(4))
+    found = slips(lambda x: function(x, index), drawn(4))
     (wrong,) = [one[0] for name, one in found.items() if "keeps one" in name or "`accumulate`" in name]
     torch.testing.assert_close(wrong, torch.zeros(4).double().index_copy(0, index, drawn(3)))
 
@@ -285,10 +287,10 @@ def test_a_slip_is_made_in_one_call_or_in_all():
 def test_a_conjugate_is_left_out():
     re, im = drawn(3), drawn(3).flip(0) + 1
 
-    def of(re, im):
+    def function(re, im):
         return torch.view_as_real(torch.complex(re, im) * torch.complex(im.detach(), re.detach()))
 
-    found = slips(of, re, im)["a `conj` of the backward left out"]
+    found = slips(function, re, im)["a `conj` of the backward left out"]
     wrong = torch.view_as_complex(drawn(3, 2)) * torch.complex(im, re)
     torch.testing.assert_close(found, (wrong.real, wrong.imag))
 

@@ -13,12 +13,12 @@ def drawn(*shape):
     return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=torch.float64)
 
 
-def slips(of, *operands):
+def slips(function, *operands):
     """The outputs by slip, made in all calls in which it can be made."""
 
     def one(what=""):
         with substituted("spelled_out"), changed_forward(Slip(within="forward", what=what), {}) as mode:
-            result = of(*operands)
+            result = function(*operands)
         assert mode.name == what
         return mode.slips, result
 
@@ -30,7 +30,7 @@ def normed(x, dim):
 
 
 @pytest.mark.parametrize(
-    ("of", "name", "wrong"),
+    ("function", "name", "wrong"),
     [
         (
             lambda x: functional.avg_pool2d(x, 2, 1, 1),
@@ -148,13 +148,13 @@ def normed(x, dim):
         ),
     ],
 )
-def test_another_option_or_dimension(of, name, wrong):
+def test_another_option_or_dimension(function, name, wrong):
     x = drawn(3, 4, 5, 6)
-    torch.testing.assert_close(slips(of, x)[name], wrong(x))
+    torch.testing.assert_close(slips(function, x)[name], wrong(x))
 
 
 @pytest.mark.parametrize(
-    "of",
+    "function",
     [
         lambda x: torch.where(x > 0, input=x, other=2.0),
         lambda x: torch.triu(input=x, diagonal=1),
@@ -167,10 +167,10 @@ def test_another_option_or_dimension(of, name, wrong):
     ],
 )
 @torch.no_grad()
-def test_arguments_by_name_and_odd_ones_stop_no_slip(of):
+def test_arguments_by_name_and_odd_ones_stop_no_slip(function):
     x = drawn(3, 4, 5)
-    for wrong in slips(of, x).values():
-        assert wrong.shape == of(x).shape
+    for wrong in slips(function, x).values():
+        assert wrong.shape == function(x).shape
 
 
 def test_layers_of_one_shape_are_told_apart_by_their_parameters():
@@ -188,7 +188,7 @@ def test_layers_of_one_shape_are_told_apart_by_their_parameters():
 
 
 @pytest.mark.parametrize(
-    ("of", "name", "wrong"),
+    ("function", "name", "wrong"),
     [
         (lambda x: x.exp() + x, "`add` without its second operand of shape [3, 4, 5, 6]", lambda x: x.exp()),
         (lambda x: x.exp() + x, "`add` without its first operand of shape [3, 4, 5, 6]", lambda x: x),
@@ -222,9 +222,9 @@ def test_layers_of_one_shape_are_told_apart_by_their_parameters():
     ],
 )
 @torch.no_grad()
-def test_a_step_is_left_out_or_another(of, name, wrong):
+def test_a_step_is_left_out_or_another(function, name, wrong):
     x = drawn(3, 4, 5, 6)
-    torch.testing.assert_close(slips(of, x)[name], wrong(x))
+    torch.testing.assert_close(slips(function, x)[name], wrong(x))
 
 
 def test_in_a_backward_no_step_of_the_forward_is_left_out():

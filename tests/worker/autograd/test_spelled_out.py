@@ -12,7 +12,7 @@ def drawn(*shape):
 
 
 @pytest.mark.parametrize(
-    "of",
+    "function",
     [
         lambda x: functional.layer_norm(x, x.shape[1:], drawn(*x.shape[1:]), drawn(*x.shape[1:]), 1e-3),
         lambda x: functional.layer_norm(x, x.shape[-1:]),
@@ -25,11 +25,11 @@ def drawn(*shape):
         lambda x: functional.scaled_dot_product_attention(x, x[:, :2], x[:, 2:], drawn(6, 6), enable_gqa=True),
     ],
 )
-def test_the_steps_agree_with_the_function(of):
+def test_the_steps_agree_with_the_function(function):
     x = drawn(3, 4, 6, 5).requires_grad_()
-    y = of(x)
+    y = function(x)
     with substituted("spelled_out"):
-        steps = of(x)
+        steps = function(x)
     torch.testing.assert_close(steps, y)
     grad = drawn(*y.shape)
     torch.testing.assert_close(torch.autograd.grad(steps, x, grad), torch.autograd.grad(y, x, grad))
