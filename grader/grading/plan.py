@@ -99,7 +99,7 @@ def make(
     device's memory as with fewer checks. UserError for an unknown variant, ProblemError for a problem that cannot be
     graded on this device.
     """
-    oracle.spares_memory = sparing or scope != EVERYTHING
+    oracle.costs.spares_memory = sparing or scope != EVERYTHING
     chosen = _sizes(oracle, variant, scope, fewer_rows)
     asks_more = scope == EVERYTHING or len(chosen) > 1
     cases = _cases(oracle, chosen, quick=quick, asks_more=asks_more)

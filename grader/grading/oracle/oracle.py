@@ -17,13 +17,14 @@ from grader.grading import chance
 from grader.grading.budget import Budget, Stopwatch
 from grader.grading.compare.blocks import LARGE_BYTES, is_large
 from grader.grading.oracle import silent_draws
-from grader.grading.oracle.case import Case, CaseKey, is_input, nbytes_of
+from grader.grading.oracle.case import Case, CaseKey, is_input
 from grader.grading.oracle.comparability import NoBackward, Randomness, VariantMode, randomness, set_apart
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Ask, Evaluation, Pass
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE, with_errors_like, with_fewer_rows
 from grader.grading.oracle.first_look import FEWEST_SEEDS, SEEDS, outputs_alike, same
 from grader.grading.oracle.models import ReferenceModels
 from grader.grading.oracle.perturbed_runs import Pace
+from grader.grading.oracle.run_costs import RunCosts
 from grader.grading.oracle.track import track, track_finite
 from grader.grading.oracle.trackers import Trackers, reduction_lengths
 from grader.grading.oracle.trained_state import as_trained
@@ -55,18 +56,13 @@ class Oracle(ReferenceModels):
         self._answers: dict[Hashable, Any] = {}
         self._derived: dict[Hashable, Any] = {}
         self.budget = budget or Budget()
-        self.spares_memory = False
-        """Whether memory is short: no float64 run at full size."""
+        self.costs = RunCosts(device)
         self.no_backward: dict[VariantMode, NoBackward] = {}
         """Why gradients are not compared, by variant and mode. Kept when cases go: one size tells it for others."""
         self.noise: dict[VariantMode, Case] = {}
         """Cases whose gradients rounding decides, by variant and mode, with these gradients."""
         self._always_zero: set[str] = set()
         """Operands whose gradients are all zero in every draw."""
-        self._too_large: set[str] = set()
-        """Variants whose float64 runs did not fit into the device's memory or the time."""
-        self._seconds: dict[str, dict[str, float]] = {}
-        """Seconds of the last run, by variant and model."""
         self._try_fewer_rows()
 
     @property
@@ -198,9 +194,9 @@ class Oracle(ReferenceModels):
         )
         case = set_apart(case, self.no_backward, self.noise, self.modes_differ)
         if trackers.exact or not held.traits.has_float64:
-            self._too_large.discard(variant)
+            self.costs.unaffordable.discard(variant)
             return case
-        self._too_large.add(variant)
+        self.costs.unaffordable.add(variant)
         return with_errors_like(case, self.case(ROWS, training=training)) if self.has_fewer_rows else case
 
     def _results(self, plain: Pass, eager: Evaluation, trackers: Trackers, traits: Traits) -> dict[str, Any]:
@@ -240,7 +236,7 @@ class Oracle(ReferenceModels):
         return randomness(eager, others, plain.wrt, reduction_lengths(traits, plain.inputs, eager))
 
     def _pace(self, variant: str) -> Pace:
-        return Pace(self.budget.product_seconds, self.clock, self._seconds.setdefault(variant, {}))
+        return self.costs.pace(variant, self.budget.product_seconds, self.clock)
 
     def is_slow(self, case: Case) -> bool:
         """Whether a pass of this size takes so long that it has one draw and one perturbed run."""
@@ -259,30 +255,15 @@ class Oracle(ReferenceModels):
 
     def runs_float64(self, case: Case) -> bool:
         """Whether the reference runs in float64, and such runs of this size fit into the memory and the time."""
-        return self.traits(case).has_float64 and case.variant not in self._too_large
+        return self.traits(case).has_float64 and case.variant not in self.costs.unaffordable
 
     def exact_seconds(self, case: Case) -> float:
         """Seconds of a float64 forward and backward of this size; 0 where it was not run by itself."""
-        return self._seconds.get(case.variant, {}).get(MODEL64, 0.0)
+        return self.costs.seconds(case.variant, MODEL64)
 
     def _affords_float64(self, eager: Evaluation) -> bool:
-        """Whether a float64 run at full size fits into the time of a `product` and into a GPU's free memory.
-
-        If not, the float32 run stands in (`with_errors_like`). Its time is estimated from the variant with fewer rows,
-        and is no question without one; its memory is estimated as twice the float32 run's peak.
-        """
-        few = self._seconds.get(ROWS)
-        if few is not None:
-            whole = max(self._seconds.get(name, {}).get(MODEL, 0.0) for name in WHOLE)
-            if whole * few.get(MODEL64, few[MODEL]) / few[MODEL] > self.budget.product_seconds:
-                return False
-        own = backend(self.device)
-        if not own.own_memory:
-            return True
-        tensors = [value for value in (*eager.outputs.values(), *eager.gradients.values()) if value is not None]
-        largest = max((value.nbytes for value in tensors), default=0)
-        needed = 2 * self.worker.peak_device_bytes + nbytes_of(tensors) + 4 * largest
-        return not self.spares_memory and needed <= own.allocatable_bytes()
+        """Whether a float64 run at full size is affordable beside the eager one."""
+        return self.costs.affords_float64(eager, self.worker.peak_device_bytes, self.budget.product_seconds)
 
     def _cotangents(self, traits: Traits, key: CaseKey) -> dict[str, torch.Tensor]:
         """The grad_output of each differentiable output: for a later draw that of draw 0, if the shapes agree."""

@@ -1,0 +1,51 @@
+"""Keeps what the reference's runs cost, and tells which float64 runs at full size are affordable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from grader.grading.oracle.case import nbytes_of
+from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation
+from grader.grading.oracle.fewer_rows import ROWS, WHOLE
+from grader.grading.oracle.perturbed_runs import Pace
+from grader.machine.backends import backend
+from grader.verdict.models import Device
+
+
+class RunCosts:
+    """The seconds of runs by variant and model, and the memory of float64 runs."""
+
+    def __init__(self, device: Device) -> None:
+        self.spares_memory = False
+        """Whether memory is short: no float64 run at full size."""
+        self.unaffordable: set[str] = set()
+        """Variants whose float64 runs did not fit into the device's memory or the time."""
+        self._device = device
+        self._seconds: dict[str, dict[str, float]] = {}
+
+    def pace(self, variant: str, limit: float, clock: Callable[[], float]) -> Pace:
+        """The pace of a variant's runs, which keeps their seconds here. `limit` and `clock` are as in `Pace`."""
+        return Pace(limit, clock, self._seconds.setdefault(variant, {}))
+
+    def seconds(self, variant: str, model: str) -> float:
+        """Seconds of a forward and backward; 0 where this model was not run by itself."""
+        return self._seconds.get(variant, {}).get(model, 0.0)
+
+    def affords_float64(self, eager: Evaluation, peak_bytes: int, limit: float) -> bool:
+        """Whether a float64 run at full size fits into `limit` seconds and into a GPU's free memory.
+
+        If not, the float32 run stands in (`with_errors_like`). Its time is estimated from the variant with fewer rows,
+        and is no question without one; its memory is estimated as twice `peak_bytes`, the peak of the eager run.
+        """
+        few = self.seconds(ROWS, MODEL)
+        if few:
+            whole = max(self.seconds(variant, MODEL) for variant in WHOLE)
+            if whole * (self.seconds(ROWS, MODEL64) or few) / few > limit:
+                return False
+        own = backend(self._device)
+        if not own.own_memory:
+            return True
+        tensors = [value for value in (*eager.outputs.values(), *eager.gradients.values()) if value is not None]
+        largest = max((value.nbytes for value in tensors), default=0)
+        needed = 2 * peak_bytes + nbytes_of(tensors) + 4 * largest
+        return not self.spares_memory and needed <= own.allocatable_bytes()
