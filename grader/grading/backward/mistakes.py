@@ -78,11 +78,17 @@ def explain_by_known_mistake(oracle: Oracle, case: Case, actual: Product) -> lis
 
 def _rounded(case: Case, wrong: dict[str, torch.Tensor]) -> list[Diagnosis]:
     for name, value in wrong.items():
-        expected = case.gradients[name]
-        narrow = expected and known_mistakes.rounded_to(value, expected)
-        if narrow is not None:
-            what, remedy = f"gradient of `{case.operand_names[name]}` was rounded to {narrow}", "compute it in float32"
-            return [diagnose("low_precision", what, where=case.where, remedy=remedy, stage="backward")]
+        if (expected := case.gradients[name]) is None:
+            continue
+        code, gradient = "low_precision", f"gradient of `{case.operand_names[name]}`"
+        if (narrow := known_mistakes.rounded_to(value, expected)) is not None:
+            what, remedy = f"{gradient} was rounded to {narrow}", "compute it in float32"
+        elif (narrow := known_mistakes.left_unrounded(value, expected)) is not None:
+            code, what = "grad_wrong", f"{gradient} is not rounded to {narrow}, as the reference's is"
+            remedy = f"convert to {narrow} where the reference does"
+        else:
+            continue
+        return [diagnose(code, what, where=case.where, remedy=remedy, stage="backward")]
     return []
 
 

@@ -96,6 +96,15 @@ def _rounded_output(output: Mismatch) -> Diagnosis | None:
     return diagnose("low_precision", what, where=output.case.where, remedy="compute and store it in float32")
 
 
+def _unrounded_output(output: Mismatch) -> Diagnosis | None:
+    narrow = known_mistakes.left_unrounded(output.sealed, output.expected)
+    if narrow is None:
+        return None
+    what = f"{output.name} is not rounded to {narrow}, as the reference's is; {output.wrong}"
+    remedy = f"convert to {narrow} where the reference does"
+    return diagnose("output_wrong", what, where=output.case.where, remedy=remedy)
+
+
 def _other_gelu(output: Mismatch) -> Diagnosis | None:
     for substitute, code, form, due in GELU_FORMS:
         lookalike = known_mistakes.outputs(output.oracle, output.case, substitute).get(output.name)
@@ -220,6 +229,7 @@ EXPLANATIONS: tuple[Callable[[Mismatch], Diagnosis | None], ...] = (
     _not_a_number,
     _parameters,
     _rounded_output,
+    _unrounded_output,
     _other_gelu,
     _rounded_inside,
     _parameters_as_constructed,

@@ -104,11 +104,29 @@ def rounded_to(value: torch.Tensor, expected: Expected) -> str | None:
 
     None for whole numbers, and for values that are off by more: a constant may be exact by chance.
     """
-    parts = [part for (part,) in in_blocks(value)]  # a copy at full size may exceed a GPU's memory
-    if value.dtype is not torch.float32 or all(torch.equal(part, part.round()) for part in parts):
+    return _named_if_near(_exact_in(value), value, expected) if value.dtype is torch.float32 else None
+
+
+def left_unrounded(value: torch.Tensor, expected: Expected) -> str | None:
+    """`bfloat16` or `float16` if the reference's values are exact in it, and these off by its rounding.
+
+    None for values that are exact in one too, and for other types than float32.
+    """
+    if {value.dtype, expected.dtype} != {torch.float32} or _exact_in(value) is not None:
         return None
-    for dtype in (torch.bfloat16, torch.float16):
-        exact = all(torch.equal(part.to(dtype).float(), part) for part in parts)
-        if exact and change(expected.reference64, value) <= 4 * torch.finfo(dtype).eps:
-            return dtype_name(dtype)
-    return None
+    return _named_if_near(_exact_in(expected.reference64), value, expected)
+
+
+def _exact_in(value: torch.Tensor) -> torch.dtype | None:
+    """The 16-bit type in which all elements of a wider one are exact; None if they are whole numbers."""
+    parts = [part for (part,) in in_blocks(value)]  # a copy at full size may exceed a GPU's memory
+    if all(torch.equal(part, part.round()) for part in parts):
+        return None
+    types = (torch.bfloat16, torch.float16)
+    return next((to for to in types if all(torch.equal(part.to(to).to(part.dtype), part) for part in parts)), None)
+
+
+def _named_if_near(to: torch.dtype | None, value: torch.Tensor, expected: Expected) -> str | None:
+    """The name of a 16-bit type, if values are off by no more than rounding to it."""
+    near = to is not None and change(expected.reference64, value) <= 4 * torch.finfo(to).eps
+    return dtype_name(to) if to is not None and near else None
