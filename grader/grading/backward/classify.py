@@ -171,7 +171,7 @@ def _wrong(name: str, label: str, check: TensorCheck, gradient: torch.Tensor, ex
         remedy = "look for unwritten memory (empty_like) or a division by zero"
         return GradientFault("grad_nan", name, label, text, remedy, amount)
     if not bool(gradient.any()):
-        remedy = "compute it and return that: a buffer that is never written, or zeros, are returned instead"
+        remedy = "compute it, and return that instead of zeros or of a buffer that is never written"
         largest = _largest(expected)
         size_of = "in the reference up to"
         return GradientFault("grad_zero", name, label, "all zero", remedy, size=largest, size_of=size_of)

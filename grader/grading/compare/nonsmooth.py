@@ -25,6 +25,7 @@ convolutions round ten times as much as a direct sum."""
 RUNS = (4, 16)
 """Runs behind the spread: few, and all. A branch that a candidate's rounding may take is taken by one of all with near
 certainty. Few explain most right results, and more runs explain more."""
+MOST_RUNS = max(RUNS)
 BASELINE_ERRORS = ULPS / PERTURBATION_ULPS
 """Size of the spread in units of the baseline error, where the reference is smooth."""
 OUTLIER = 1.5
@@ -42,7 +43,7 @@ wait in host memory have at least as many, at 16 bytes an element at most."""
 class Spread(Protocol):
     """Returns the largest error of perturbed runs for each element, in float64. Makes them when called."""
 
-    def __call__(self, runs: int = max(RUNS)) -> torch.Tensor: ...
+    def __call__(self, runs: int = MOST_RUNS) -> torch.Tensor: ...
 
 
 def absolute_error(run: torch.Tensor, reference64: torch.Tensor) -> torch.Tensor:

@@ -132,7 +132,7 @@ def broken(value: torch.Tensor, turn: int, size: float, *, sign: int, position: 
         grows = (turn < 2) != bool((position >> (turn % 2)) & 1)
         noise = 4 * (order if grows else 61 - order) / 61 + noise.abs() / 61
         noise = torch.where(value < 0, -noise, noise)
-    if turn >= max(nonsmooth.RUNS):
+    if turn >= nonsmooth.MOST_RUNS:
         sign, noise = -sign, noise.abs() / 2 + 0.5  # at least half the size, so that each element moves
     if sign:
         noise = sign * noise.abs()

@@ -85,7 +85,7 @@ def _as_constructed(
 ) -> Traits:
     """The traits of a model as its constructor leaves it, which is not known to be random yet.
 
-    `seeded` holds buffers and frozen parameters of another seed, which no table follows.
+    `seeded` holds the buffers and frozen parameters of a model constructed under another seed: a table's are the same.
     """
     counted = forwards.counted
     work = counted.forward if counted else p.Work()

@@ -47,7 +47,7 @@ def settled(oracle: Oracle, case: Case, integers: Mapping[str, Expected], noise:
 def _open(oracle: Oracle, case: Case, integers: Mapping[str, Expected], noise: float) -> dict[str, torch.Tensor]:
     """The elements that differ in some run with noise."""
     plain = Pass(MODEL, case.inputs, case.state, training=case.training, change_in=("forward",))
-    moved = perturbed_passes(plain, range(max(nonsmooth.RUNS)), noise / EPSILON)
+    moved = perturbed_passes(plain, range(nonsmooth.MOST_RUNS), noise / EPSILON)
     passes = (replace(one, change=p.Jitter(size=noise, turn=turn)) for turn, one in enumerate(moved))
     found = {name: torch.zeros_like(expected.reference64, dtype=torch.bool) for name, expected in integers.items()}
     for run in oracle.ask(case, passes):

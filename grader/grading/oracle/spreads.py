@@ -19,7 +19,6 @@ from grader.grading.oracle.perturbed_runs import Again
 
 Key = tuple[Table, str]
 """The table and the name of a tensor."""
-MOST_RUNS = max(nonsmooth.RUNS)
 
 
 class Spreads:
@@ -49,14 +48,14 @@ class Spreads:
         self._runs = {key: [value] for key, value in eager.items()}
         """The eager run of each tensor, then those behind the spread, if ties are judged by them."""
         largest = max((value.numel() for value in exact.values()), default=0)
-        kept = largest <= nonsmooth.MAX_ELEMENTS // MOST_RUNS
+        kept = largest <= nonsmooth.MAX_ELEMENTS // nonsmooth.MOST_RUNS
         self._tied = {
             f"input[{index}]": value
             for index, value in enumerate(inputs if kept else ())
             if isinstance(value, torch.Tensor) and ties.has_ties(value)
         }
 
-    def of(self, key: Key, runs: int = MOST_RUNS) -> torch.Tensor:
+    def of(self, key: Key, runs: int = nonsmooth.MOST_RUNS) -> torch.Tensor:
         """The spread of a tensor over so many runs at least: the largest change of each element."""
         if self._runs_made < runs:
             self._make_runs(range(self._runs_made, runs))
@@ -99,7 +98,7 @@ class Spreads:
         A reference that asserts a range is not asked: a GPU's context does not survive that.
         """
         streamed = any(map(is_large, self._tied.values()))  # each tensor can be read once
-        if not self._tied or streamed or self._asserts or turns.stop != MOST_RUNS:
+        if not self._tied or streamed or self._asserts or turns.stop != nonsmooth.MOST_RUNS:
             return
         with contextlib.suppress(ReferenceRefused):
             (run,) = self._again(range(turns.stop, turns.stop + 1), nonsmooth.ULPS)

@@ -153,7 +153,7 @@ class Row(NamedTuple):
     actual: torch.Tensor | None
     """The candidate's."""
     distance: Distance = None
-    """How far it is from the reference's, if both are rounded and finite."""
+    """How far it is from the reference's; None for integers, and where a side is missing or not finite."""
 
     def baseline(self, errors: Mapping[str, float]) -> float:
         """The baseline error, relative: of these by name, or of the untimed case."""
