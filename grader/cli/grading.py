@@ -126,8 +126,7 @@ def grade(
         _opened(options, gpus, workers, ray, progress.warn) as grader,
         Claims(store, run, progress.warn, priority=priority, status=progress.work, cancelled=cancels.put) as claims,
     ):
-        if not isinstance(grader, Grader):
-            progress.reached.places = grader.places
+        progress.reached.places = getattr(grader, "places", tuple)
         keeper = Keeper(store, run, progress.warn)
         if taken_over := keeper.take_over():
             progress.warn(f"saved {taken_over} of an earlier run's verdicts, which the database could not take")
