@@ -89,7 +89,7 @@ def _outputs(candidate: Candidate, cases: Sequence[Case], output: str) -> list[t
 def _right_moves(oracle: Oracle, case: Case, other: Case, output: str) -> bool:
     """Whether the right output changes by more than rounding; not where the reference refuses the other case."""
     try:
-        expected, due = case.outputs[output], variations.outputs_for(oracle, other, other.inputs)[output]
+        expected, due = case.outputs[output], variations.outputs_of(oracle, other)[output]
     except ReferenceRefused:
         return False
     return not tolerance.passes(expected, due.reference64.to(expected.dtype))

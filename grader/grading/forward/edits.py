@@ -136,10 +136,11 @@ def _made(oracle: Oracle, case: Case, structures: Structures, output: str, *, fa
         for element, gradient in zip(elements, gradients, strict=True)
     ]
     made.append((_swap(case, structures), elements[-1]))
-    expected = variations.outputs_for_each(oracle, case, [inputs for (inputs, _), _ in made])
+    cases = [replace(case, inputs=inputs) for (inputs, _), _ in made]
+    expected = variations.outputs_of_each(oracle, cases)
     return tuple(
-        Edit(replace(case, inputs=inputs, outputs=outputs), change, output, element)
-        for ((inputs, change), element), outputs in zip(made, expected, strict=True)
+        Edit(replace(other, outputs=outputs), change, output, element)
+        for other, ((_, change), element), outputs in zip(cases, made, expected, strict=True)
     )
 
 
@@ -206,7 +207,7 @@ def _shows(case: Case, outputs: Mapping[str, Expected]) -> bool:
 def _answered(oracle: Oracle, case: Case, other: Case) -> Case | None:
     """The other case with the reference's outputs; None if it refuses them, or float32 does not suffice for it."""
     try:
-        outputs = variations.outputs_for(oracle, other, other.inputs)
+        outputs = variations.outputs_of(oracle, other)
     except ProblemError:
         return None
     good = all(answers_well(outputs[name], case.outputs[name]) for name in _float_outputs(case))

@@ -186,7 +186,7 @@ def _named_factor(output: Mismatch) -> Diagnosis | None:
     candidate, oracle, case, name = output.candidate, output.oracle, output.case, output.name
 
     def again(other: Case) -> Factors:
-        due = variations.outputs_for(oracle, other, other.inputs)[name].reference64
+        due = variations.outputs_of(oracle, other)[name].reference64
         return {name: factor_of(outputs_of(candidate, other)[name], due)}
 
     factor = factor_of(output.sealed, output.expected.reference64)
@@ -274,5 +274,5 @@ def right_for_fewer_parameters(candidate: Candidate, oracle: Oracle, case: Case,
 def _right(candidate: Candidate, oracle: Oracle, case: Case, state: Mapping[str, torch.Tensor], output: str) -> bool:
     """Whether the candidate's output is the reference's for these parameters."""
     other = replace(case, state=state)
-    other = replace(other, outputs=variations.outputs_for(oracle, other, case.inputs))
+    other = replace(other, outputs=variations.outputs_of(oracle, other))
     return is_right(candidate, other, output, "forward with other parameters")

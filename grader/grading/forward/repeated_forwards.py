@@ -152,7 +152,7 @@ def _is_stale(oracle: Oracle, earlier: Sequence[Turn], turn: Turn, name: str, se
     """Whether an output is wrong for its turn, and right for inputs or parameters of an earlier one."""
     case, due = earlier[0].case, turn.case.outputs[name].reference64
     mixed = [
-        variations.outputs_for(oracle, replace(one, outputs=turn.case.outputs), other.inputs)
+        variations.outputs_of(oracle, replace(one, inputs=other.inputs, outputs=turn.case.outputs))
         for one, other in ((case, turn.case), (turn.case, case))
         if turn.case.state is not case.state
     ]

@@ -123,11 +123,8 @@ def _with_other_values(oracle: Oracle, case: Case, structures: Mapping[int, Stru
 
 def _answered(oracle: Oracle, case: Case, others: Sequence[OtherInputs]) -> Iterator[OtherInputs]:
     """Those of these cases that the reference answers well, with its outputs."""
-    # All with the case's own parameters in one question.
-    own = [one.case.inputs for one in others if one.case.state is case.state]
-    answers = iter(_answers(oracle, case, own))
-    for change, other in ((one.change, one.case) for one in others):
-        outputs = next(answers) if other.state is case.state else _answers(oracle, other, [other.inputs])[0]
+    answers = _answers(oracle, [one.case for one in others])
+    for (change, other), outputs in zip(((one.change, one.case) for one in others), answers, strict=True):
         if outputs is None or (change == SHIFTED_FAR and not _as_usual(case, outputs)):
             continue
         if all(answers_well(output, case.outputs[name]) for name, output in outputs.items()):
@@ -219,16 +216,14 @@ def _is_number(case: Case, index: int) -> bool:
     return gradient is not None and bool(gradient.reference64.any())
 
 
-def _answers(
-    oracle: Oracle, case: Case, inputs_of_each: Sequence[Sequence[object]]
-) -> Sequence[Mapping[str, Expected] | None]:
-    """The outputs for each of these inputs, None for those that the reference refuses."""
+def _answers(oracle: Oracle, cases: Sequence[Case]) -> Sequence[Mapping[str, Expected] | None]:
+    """The outputs of each of these variations of one case, None for those that the reference refuses."""
     try:
-        return variations.outputs_for_each(oracle, case, inputs_of_each) if inputs_of_each else ()
+        return variations.outputs_of_each(oracle, cases) if cases else ()
     except ReferenceRefused:
-        if len(inputs_of_each) == 1:
+        if len(cases) == 1:
             return (None,)
-        return [_answers(oracle, case, [inputs])[0] for inputs in inputs_of_each]
+        return [_answers(oracle, [case])[0] for case in cases]
 
 
 def _as_usual(case: Case, outputs: Mapping[str, Expected]) -> bool:

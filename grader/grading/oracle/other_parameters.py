@@ -92,7 +92,7 @@ def _with(oracle: Oracle, case: Case, state: Mapping[str, torch.Tensor]) -> Case
     """The case with this state and the outputs for it; None if the reference refuses it, or is not finite."""
     mixed = replace(case, state=oracle.traits(case).in_order(state))
     try:
-        outputs = variations.outputs_for(oracle, mixed, case.inputs)
+        outputs = variations.outputs_of(oracle, mixed)
     except ProblemError:
         return None
     finite = all(_as_finite(output.reference64, case.outputs[name].reference64) for name, output in outputs.items())

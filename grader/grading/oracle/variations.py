@@ -28,11 +28,12 @@ from grader.grading.oracle.values import OTHER_DRAWS, is_differentiable, is_floa
 def edited(oracle: Oracle, case: Case) -> Case:
     """The case with a few elements of each input but integers replaced, and the outputs for these inputs."""
     input_structures = structures(oracle, case)
-    inputs = [
+    inputs = (
         input_structures[i].edited(value) if is_differentiable(value) else value for i, value in enumerate(case.inputs)
-    ]
+    )
+    other = replace(case, inputs=tuple(inputs))
     try:
-        return replace(case, inputs=tuple(inputs), outputs=outputs_for(oracle, case, inputs))
+        return replace(other, outputs=outputs_of(oracle, other))
     except ProblemError:  # for example, a matrix that is no longer positive definite
         return case
 
@@ -64,23 +65,26 @@ def without_gradients(oracle: Oracle, case: Case) -> Case:
 
 def buffers_for(oracle: Oracle, case: Case) -> dict[str, Expected]:
     """The expected buffers after a forward under no_grad of a case with other parameters or buffers."""
-    (trackers,) = _forwards(oracle, case, [case.inputs])
+    (trackers,) = _forwards(oracle, [case])
     return trackers.expected("buffers", lambda _: 1.0)
 
 
-def outputs_for(oracle: Oracle, case: Case, inputs: Sequence[object]) -> dict[str, Expected]:
-    """The expected outputs for other inputs of the same sizes, with at least the case's baseline error."""
-    return outputs_for_each(oracle, case, [inputs])[0]
+def outputs_of(oracle: Oracle, other: Case) -> dict[str, Expected]:
+    """The expected outputs of a variation of a case, with at least its baseline error.
+
+    A variation has other values of the same sizes, and still the `outputs` of the case. Raises ProblemError.
+    """
+    return outputs_of_each(oracle, [other])[0]
 
 
-def outputs_for_each(oracle: Oracle, case: Case, others: Sequence[Sequence[object]]) -> list[dict[str, Expected]]:
-    """`outputs_for` each of several inputs. Raises ProblemError."""
-    return [with_case_errors(case, trackers) for trackers in _forwards(oracle, case, others)]
+def outputs_of_each(oracle: Oracle, cases: Sequence[Case]) -> list[dict[str, Expected]]:
+    """`outputs_of` each of several variations of one case."""
+    return [with_case_errors(cases[0], trackers) for trackers in _forwards(oracle, cases)]
 
 
-def _forwards(oracle: Oracle, case: Case, others: Sequence[Sequence[object]]) -> Iterator[Trackers]:
-    """Forwards with the case's parameters on other inputs: float64 values and the baseline error for each."""
-    return compared(oracle, case, [Pass(MODEL, inputs, case.state, training=case.training) for inputs in others])
+def _forwards(oracle: Oracle, cases: Sequence[Case]) -> Iterator[Trackers]:
+    """Forwards of variations of one case: float64 values and the baseline error for each."""
+    return compared(oracle, cases[0], [Pass.of(case, backward=False) for case in cases])
 
 
 def compared(oracle: Oracle, case: Case, passes: Sequence[Pass]) -> Iterator[Trackers]:

@@ -118,11 +118,12 @@ def _with_equal_rows(oracle: Oracle, case: Case) -> Case:
         value[:1].expand_as(value).contiguous() if is_float(value) and i in dense else value
         for i, value in enumerate(case.inputs)
     )
+    other = replace(case, inputs=inputs)
     try:
-        variations.outputs_for(oracle, case, inputs)
+        variations.outputs_of(oracle, other)
     except ReferenceRefused:
         return case
-    return replace(case, inputs=inputs)
+    return other
 
 
 def _judge(

@@ -121,13 +121,17 @@ def test_launches_show_only_in_calls_of_short_kernels(resources):
 def test_answers_of_a_reference_stand_after_a_move(resources):
     oracle = resources.oracle(SHORT, Device.CPU)
     case, first = oracle.case("full"), oracle.worker
-    before = variations.outputs_for(oracle, case, oracle.draw("full")[1]).keys()
+
+    def answered():
+        return variations.outputs_of(oracle, replace(case, inputs=tuple(oracle.draw("full")[1]))).keys()
+
+    before = answered()
     others = [resources.launcher.take(Role.REFERENCE, Device.CPU) for _ in range(WORKERS_KEPT)]
     for other in others:
         oracle.move_to(other)
         assert oracle.worker is other
         assert oracle.case("full") is case
-        assert variations.outputs_for(oracle, case, oracle.draw("full")[1]).keys() == before
+        assert answered() == before
         outputs = next(oracle.ask(case, [Pass(MODEL, case.inputs, case.state)])).outputs
         assert all(
             torch.allclose(outputs[name].double(), expected.reference64) for name, expected in case.outputs.items()
@@ -135,12 +139,12 @@ def test_answers_of_a_reference_stand_after_a_move(resources):
     assert first.ended
     oracle.move_to(others[0])
     assert oracle.workers == [others[0], *reversed(others[1:])]
-    assert variations.outputs_for(oracle, case, oracle.draw("full")[1]).keys() == before
+    assert answered() == before
     resources.oracle(LONG, Device.CPU)
     assert oracle.workers == [others[0]]
     assert others[1].ended
     assert resources.oracle(SHORT, Device.CPU) is oracle
-    assert variations.outputs_for(oracle, case, oracle.draw("full")[1]).keys() == before
+    assert answered() == before
 
 
 @pytest.mark.alone
