@@ -24,6 +24,8 @@ from grader.verdict.models import Problem
 
 FULL = "full"
 """The variant of the module's own `get_inputs` and `get_init_inputs`, whose sizes are timed."""
+RESERVED = ("rows", "half", "quarter")
+"""Names of the variants that the grader makes of the full size (`grading/oracle/fewer_rows.py`)."""
 
 SUPPORTED_ARGUMENTS = (
     "get_inputs may return dense tensors, each as an argument of its own; other arguments, and those of "
@@ -140,6 +142,9 @@ def _declared(problem: Problem, module: ModuleType) -> Mapping[str, object]:
             f"{problem.path}: get_variants() returned a {type(declared).__name__}; "
             "return a dict of name -> (get_init_inputs, get_inputs)"
         )
+    taken = next((name for name in RESERVED if name in declared), None)
+    if taken is not None:
+        raise ProblemError(f"{problem.path}: the grader has a variant {taken!r} of its own; give yours another name")
     return declared
 
 

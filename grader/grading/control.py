@@ -11,7 +11,9 @@ from collections.abc import Callable, Hashable, Sequence
 
 from grader.errors import ReferenceKilled, ReferenceOutOfMemory
 from grader.grading.candidate.candidate import Candidate
+from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.remembered import once
 from grader.grading.outcome import Stopped
 from grader.grading.shortage import is_shortage
 from grader.verdict.models import Diagnosis, StageName, TimeLimits
@@ -41,11 +43,16 @@ def with_memory(
 
 
 def reference_passes(
-    candidate: Candidate, oracle: Oracle, key: Hashable, check: Check, severities: Sequence[str] = ("error",)
+    candidate: Candidate,
+    oracle: Oracle,
+    case: Case,
+    key: Hashable,
+    check: Check,
+    severities: Sequence[str] = ("error",),
 ) -> bool:
-    """Whether the reference, graded as a candidate, gets no diagnosis of these severities from the check.
+    """Whether the reference, graded as a candidate, gets no diagnosis of these severities from a check.
 
-    `key` identifies the check and its case. Where memory runs out, the candidate's is given back for another try.
+    `key` identifies the check of this case. Where memory runs out, the candidate's is given back for another try.
     Raises ReferenceKilled, ReferenceOutOfMemory, and Stopped if the candidate cannot give memory back.
     """
 
@@ -58,7 +65,7 @@ def reference_passes(
             raise ReferenceOutOfMemory(f"{oracle.problem.path}: out of memory while the reference was checked as well")
         return passes
 
-    return oracle.remember(("control", key, tuple(severities)), run)
+    return once(case, ("control", key, tuple(severities)), run)
 
 
 def _passes(oracle: Oracle, check: Check, severities: Sequence[str]) -> bool | None:

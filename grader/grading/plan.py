@@ -70,7 +70,8 @@ class Todo:
 
     def without(self, sizes: Collection[str]) -> Todo:
         """The same without the cases of some sizes."""
-        return replace(self, cases=tuple(case for case in self.cases if case.variant not in sizes))
+        cases, noise = (tuple(case for case in kept if case.variant not in sizes) for kept in (self.cases, self.noise))
+        return replace(self, cases=cases, noise=noise)
 
     @property
     def other_sizes(self) -> tuple[Case, ...]:
@@ -160,7 +161,7 @@ def _probed(oracle: Oracle, cases: Sequence[Case]) -> tuple[Case, ...]:
     """The first size in both modes."""
     if oracle.modes_differ(cases[0].variant):
         return tuple(cases[:2])
-    return (replace(cases[0], also_in_eval=True),)
+    return (cases[0].alike(also_in_eval=True),)
 
 
 def _experiments(oracle: Oracle, name: str) -> tuple[ExperimentCases, ...]:
@@ -181,7 +182,7 @@ def _case(oracle: Oracle, name: str, *, training: bool, draw: int = 0) -> Case:
 
 def _experiment_cases(oracle: Oracle, name: str, *, training: bool) -> ExperimentCases:
     first = _case(oracle, name, training=training)
-    kept = first if oracle.modes_differ(name) else replace(oracle.case(name), also_in_eval=True)
+    kept = first if oracle.modes_differ(name) else oracle.case(name).alike(also_in_eval=True)
     second = cache(partial(_second, oracle, first))
     return ExperimentCases(
         first=first,

@@ -113,6 +113,10 @@ def test_dataclasses_find_their_module():
         ("raise ValueError('one\\ntwo')", "raised ValueError: one; make"),
         (KERNELBENCH + "def get_variants(): return [1]", r"get_variants\(\) returned a list; return a dict"),
         (KERNELBENCH + "def get_variants(): return {1: 2}", r"get_variants\(\) returned a dict; return a dict of name"),
+        (
+            KERNELBENCH + "def get_variants(): return {'rows': 2}",
+            "the grader has a variant 'rows' of its own; give",
+        ),
         (KERNELBENCH + "def get_variants(): return {'a': 2}", "variant 'a' is not a pair of callables; write"),
         (KERNELBENCH + "def get_variants(): return {'a': ([], [])}", "variant 'a' is not a pair of callables"),
         (

@@ -1,5 +1,7 @@
 """What is asked of a problem with one large size, where the device's memory suffices and where it is too short."""
 
+from dataclasses import replace
+
 import pytest
 
 from grader.errors import UserError
@@ -9,6 +11,7 @@ from grader.grading.pipeline import Pipeline
 from grader.grading.resources import Resources
 from grader.options import GraderOptions
 from grader.verdict.models import Device, Problem, Submission
+from tests.expected import problem
 
 SOFTMAX = """
 import torch
@@ -85,3 +88,12 @@ def test_the_graders_own_variants_are_no_choice(oracle):
     for own in ("rows", "half"):
         with pytest.raises(UserError, match=f"no variant `{own}`; it has full"):
             plan.variants(oracle, own)
+
+
+def test_a_size_that_is_left_out_is_not_judged_without_gradients_either():
+    with Resources() as resources:
+        oracle = resources.oracle(problem("two_linears"), Device.CPU)
+        todo = plan.make(oracle, variant=None, quick=True)
+        noise = tuple(case.alike(gradients_are_noise=True) for case in todo.cases)
+        less = replace(todo, noise=noise).without({"small"})
+    assert {case.variant for case in (*less.cases, *less.noise)} == {"full"}

@@ -91,8 +91,9 @@ def judge_other_gradients(
             wrong |= ended_by(stopped)
         return narrow_inputs(wrong, others, case, stage="backward")
 
-    diagnosis, key = judge(candidate), ("other gradients judged", case.seed, case.training, tuple(wrong_outputs))
-    return diagnosis if diagnosis and reference_passes(candidate, oracle, key, judge, ("error", "warning")) else None
+    diagnosis, key = judge(candidate), ("other gradients judged", tuple(wrong_outputs))
+    severities = ("error", "warning")
+    return diagnosis if diagnosis and reference_passes(candidate, oracle, case, key, judge, severities) else None
 
 
 @derived

@@ -107,11 +107,12 @@ def _crashed(experiment: Experiment, stopped: Stopped) -> Diagnosis:
 def _reference_passes(
     candidate: Candidate, oracle: Oracle, experiment: Experiment, cases: ExperimentCases, diagnosis: Diagnosis
 ) -> bool:
-    key = experiment.code, cases.first.seed, cases.first.training
+    key = experiment.code, len(cases.modes)
     severities = ("error",) if diagnosis.severity == "error" else ("error", "warning")
     return reference_passes(
         candidate,
         oracle,
+        cases.first,
         key,
         lambda reference: experiment.run(reference, _with_own_values(reference, cases)),
         severities,

@@ -62,8 +62,8 @@ def judge_other_inputs(candidate: Candidate, oracle: Oracle, cases: Sequence[Cas
     def judge(one: Candidate) -> Diagnosis | None:
         return narrow_inputs(_wrong(one, others), others, case)
 
-    diagnosis, key = judge(candidate), ("other inputs", case.seed, case.training)
-    if diagnosis is None or not reference_passes(candidate, oracle, key, judge, ("error", "warning")):
+    diagnosis = judge(candidate)
+    if diagnosis is None or not reference_passes(candidate, oracle, case, "other inputs", judge, ("error", "warning")):
         return None
     return diagnosis
 

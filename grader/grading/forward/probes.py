@@ -92,6 +92,6 @@ def _probe(candidate: Candidate, oracle: Oracle, case: Case, codes: Iterable[str
             continue
         if diagnosis.severity != "error":
             diagnoses.insert(0, diagnosis)
-        elif reference_passes(candidate, oracle, (one.code, case.seed, case.training), check):
+        elif reference_passes(candidate, oracle, case, one.code, check):
             return (diagnosis, *diagnoses)
     return tuple(diagnoses)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from grader import protocol as p
 from grader.executor import JobResult
 from grader.grading import chance
@@ -67,7 +65,7 @@ def wrong_alone(candidate: Candidate, oracle: Oracle, case: Case, message: str) 
 
 def _same_under_one_seed(candidate: Candidate, case: Case, name: str, repeats: int) -> bool:
     """Whether equal forwards, of which others differ, give this output alike under one seed of torch."""
-    result = _repeated(candidate, replace(case, forward_seed=chance.new_seed()), repeats)
+    result = _repeated(candidate, case.alike(forward_seed=chance.new_seed()), repeats)
     first, *others = (result.sealed.get(f"output:{turn}:{name}") for turn in range(repeats))
     return first is not None and all(other is not None and same_bits(first, other) for other in others)
 

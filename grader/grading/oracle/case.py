@@ -6,7 +6,7 @@ Cases stay in the referee's process.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
@@ -36,6 +36,20 @@ class CaseKey(NamedTuple):
     variant: str
     training: bool
     draw: int
+
+
+@dataclass
+class Answers:
+    """The reference's answers to questions about one case, which `remembered` fills in."""
+
+    kept: dict[Hashable, Any] = field(default_factory=dict)
+    derived: dict[Hashable, Any] = field(default_factory=dict)
+    """Values that are made of the case's: at full size they take gigabytes."""
+
+    def forget(self) -> None:
+        """Drop all of them."""
+        self.kept.clear()
+        self.derived.clear()
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +100,8 @@ class Case:
     """Rounding decides the gradients, so that their values are not compared (`comparability.py`)."""
     also_in_eval: bool = False
     """The forward's probes run in eval() too, in the same jobs: the reference does the same in both modes."""
+    answers: Answers = field(default_factory=Answers, init=False, repr=False)
+    """Those about these values: a case that `replace` makes has none yet."""
 
     def call_seed(self) -> int:
         """The seed for one call of a candidate: a new one where values are compared, as none may depend on it."""
@@ -162,13 +178,19 @@ class Case:
             if not torch.equal(after.reference64.to(self.state[name]), self.state[name])
         )
 
+    def alike(self, **changes: Any) -> Case:
+        """The same values asked in another way: the answers about them stay."""
+        other = replace(self, **changes)
+        object.__setattr__(other, "answers", self.answers)
+        return other
+
     def in_eval(self) -> Case:
         """The same case in eval(), for a reference whose train() and eval() do the same."""
-        return replace(self, training=False)
+        return self.alike(training=False)
 
     def without_gradients(self) -> Case:
         """The same case with nothing to differentiate."""
-        return replace(self, cotangents={}, gradients={})
+        return self.alike(cotangents={}, gradients={})
 
     @property
     def nbytes(self) -> int:

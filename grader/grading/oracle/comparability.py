@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple, get_args
 
 import torch
@@ -94,9 +93,10 @@ def set_apart(
     noise: MutableMapping[VariantMode, Case],
     modes_differ: Callable[[str], bool],
 ) -> Case:
-    """The case without gradients that rounding decides; the reason and they are kept by its place.
+    """The case without gradients that rounding decides.
 
-    If rounding decides those of another size in its mode, so it does for this one.
+    The reason is kept in `no_backward`, and the case with its gradients in `noise`. If rounding decides the gradients
+    of another size in its mode, so it does for this one.
     """
     place = case.variant, case.training
     known = (found for (_, mode), found in no_backward.items() if mode is case.training and found.is_noise)
@@ -104,7 +104,7 @@ def set_apart(
     if found is None:
         return case
     if case.wrt and found.is_noise:
-        noise.setdefault(place, replace(case, gradients_are_noise=True))
+        noise.setdefault(place, case.alike(gradients_are_noise=True))
     no_backward[place] = found
     return case.without_gradients()
 

@@ -16,13 +16,12 @@ from typing import Any
 
 import torch
 
-from grader.catalog.problem_module import FULL, ProblemModule, Variant
+from grader.catalog.problem_module import FULL, RESERVED, ProblemModule, Variant
 from grader.grading.compare.expected import Expected
 from grader.grading.oracle.case import Case, nbytes_of
 
-ROWS = "rows"
-"""Name of the variant with fewer rows."""
-PARTS = {"half": 2, "quarter": 4}
+ROWS, HALF, QUARTER = RESERVED
+PARTS = {HALF: 2, QUARTER: 4}
 """Variants that stand for the full size where the device's memory is too short, with the divisor of their rows."""
 WHOLE = (FULL, *PARTS)
 """Variants that are timed, largest first."""

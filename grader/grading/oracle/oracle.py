@@ -54,7 +54,7 @@ class Oracle(ReferenceModels):
         self.cases: dict[CaseKey, Case] = {}
         """Those made so far."""
         self._answers: dict[Hashable, Any] = {}
-        self._derived: dict[Hashable, Any] = {}
+        """About the problem and its sizes; those about a case are its own (`remembered`)."""
         self.budget = budget or Budget()
         self.costs = RunCosts(device)
         self.no_backward: dict[VariantMode, NoBackward] = {}
@@ -83,20 +83,19 @@ class Oracle(ReferenceModels):
             self.cases[key] = self._make(key)
         return self.cases[key]
 
-    def remember(self, key: Hashable, ask: Callable[[], _Answer], *, derived: bool = False) -> _Answer:
-        """The reference's answer to a question that each submission raises; asked once, until it steps back.
-
-        What is `derived` from the values of cases is made again after these have been forgotten.
-        """
-        answers = self._derived if derived else self._answers
-        if key not in answers:
-            answers[key] = ask()
-        answer: _Answer = answers[key]
+    def remember(self, key: Hashable, ask: Callable[[], _Answer]) -> _Answer:
+        """The reference's answer to a question about the problem, which each submission raises; asked once."""
+        if key not in self._answers:
+            self._answers[key] = ask()
+        answer: _Answer = self._answers[key]
         return answer
 
     def forget(self, variant: str) -> None:
         """Drop a variant's cases, which at full size hold gigabytes, and all that was derived from cases."""
-        self._derived.clear()
+        for key, case in self.cases.items():
+            case.answers.derived.clear()
+            if key.variant == variant:
+                case.answers.forget()
         self.cases = {key: case for key, case in self.cases.items() if key.variant != variant}
         self.noise = {key: case for key, case in self.noise.items() if key[0] != variant}
 
@@ -106,7 +105,9 @@ class Oracle(ReferenceModels):
         self._keep(1)
         if backend(self.device).own_memory:
             if sum(case.nbytes for case in self.cases.values()) > KEPT_BYTES:
-                for kept in (self.cases, self.noise, self._answers, self._derived):
+                for case in self.cases.values():
+                    case.answers.forget()
+                for kept in (self.cases, self.noise):
                     kept.clear()
             backend(self.device).empty_cache()
 

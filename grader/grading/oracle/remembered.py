@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial, wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -15,7 +15,7 @@ _Ask = Callable[Concatenate[Oracle, Case, _Others], _Answer]
 
 
 def remembered(ask: _Ask[_Others, _Answer]) -> _Ask[_Others, _Answer]:
-    """A question about a case that the reference answers once for each draw, mode and further argument."""
+    """A question about a case that the reference answers once for each mode and further argument."""
     return _once(ask, derived=False)
 
 
@@ -24,10 +24,19 @@ def derived(ask: _Ask[_Others, _Answer]) -> _Ask[_Others, _Answer]:
     return _once(ask, derived=True)
 
 
+def once(case: Case, key: Hashable, ask: Callable[[], _Answer], *, derived: bool = False) -> _Answer:
+    """The answer to a question about a case in its mode, asked once for each key."""
+    answers = case.answers.derived if derived else case.answers.kept
+    if (case.training, key) not in answers:
+        answers[case.training, key] = ask()
+    answer: _Answer = answers[case.training, key]
+    return answer
+
+
 def _once(ask: _Ask[_Others, _Answer], *, derived: bool) -> _Ask[_Others, _Answer]:
     @wraps(ask)
     def answer(oracle: Oracle, case: Case, /, *others: _Others.args, **named: _Others.kwargs) -> _Answer:
-        key = (ask, case.seed, case.training, others, tuple(named.items()))
-        return oracle.remember(key, partial(ask, oracle, case, *others, **named), derived=derived)
+        key = (ask, others, tuple(named.items()))
+        return once(case, key, partial(ask, oracle, case, *others, **named), derived=derived)
 
     return answer

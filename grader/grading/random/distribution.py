@@ -28,7 +28,7 @@ from grader.grading.oracle import variations
 from grader.grading.oracle.case import Case, Table, export_outputs
 from grader.grading.oracle.evaluation import MODEL
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.oracle.remembered import derived
+from grader.grading.oracle.remembered import derived, once
 from grader.grading.oracle.values import is_float, perturbed, perturbed_state
 from grader.grading.outcome import diagnose
 from grader.grading.random.exchange import Variation, differences
@@ -136,17 +136,17 @@ def _judge(
     def figures(runs: Mapping[TensorKey, torch.Tensor]) -> dict[TensorKey, _Figures]:
         return {part: _figures(sample, usual[part]) for part, sample in runs.items()}
 
-    key = ("random outputs", case.seed, case.training, equal_rows)
+    key = ("random outputs", equal_rows)
     how = ("with gradients enabled" if grad else "", "equal rows" if equal_rows else "")
     where = ", ".join((case.where, *filter(None, how)))
     # On values changed by a few rounding errors: the reference's own then show whether these matter.
     noisy = case if equal_rows else _perturbed(case)
-    usual = oracle.remember(key, lambda: {part: _Usual.of(runs) for part, runs in reference(noisy).items()})
+    usual = once(case, key, lambda: {part: _Usual.of(runs) for part, runs in reference(noisy).items()})
     found: _Found = {}
     # Most gradings end with the first turn. Its doubts need not be sure, but must be there: with half as many runs,
     # one key of 16 that is never dropped gave none in one test of five.
     for turn, times, exchanges in ((0, 2, 4 * RUNS), (1, 4, 16 * RUNS), (2, 4, 16 * RUNS)):
-        expected = oracle.remember((*key, turn), partial(lambda times: figures(reference(times=times)), times))
+        expected = once(case, (*key, turn), partial(lambda times: figures(reference(times=times)), times))
         runs = _runs(candidate, case, grad, times)
         for (table, name), sample in runs.items():
             if usual[table, name].finite and not bool(sample.isfinite().all()):
