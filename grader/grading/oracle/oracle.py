@@ -23,8 +23,7 @@ from grader.grading.oracle.evaluation import MODEL, MODEL64, Ask, Evaluation, Pa
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE, with_errors_like, with_fewer_rows
 from grader.grading.oracle.first_look import FEWEST_SEEDS, SEEDS, outputs_alike, same
 from grader.grading.oracle.models import ReferenceModels
-from grader.grading.oracle.perturbed_runs import Pace
-from grader.grading.oracle.run_costs import RunCosts
+from grader.grading.oracle.run_costs import Pace, RunCosts
 from grader.grading.oracle.track import track, track_finite
 from grader.grading.oracle.trackers import Trackers, reduction_lengths
 from grader.grading.oracle.trained_state import as_trained

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from grader.grading.budget import LEAST_SECONDS
 from grader.grading.compare import nonsmooth
 from grader.grading.compare.blocks import is_large
-from grader.grading.oracle.evaluation import MODEL, MODEL64, Ask, Evaluation, Pass
+from grader.grading.oracle.evaluation import Ask, Evaluation, Pass
 from grader.grading.oracle.values import is_float, perturbed, perturbed_state, ties_broken
 
 PERTURBED_RUNS = 3
@@ -16,31 +15,6 @@ PERTURBED_RUNS = 3
 in the eager run or one of these in 15 of 16 cases."""
 Again = Callable[[range, float], Iterator[Evaluation]]
 """Makes eager runs as `perturbed_runs` does, for turns and a size of the noise."""
-
-
-@dataclass(frozen=True)
-class Pace:
-    """The times of the reference's runs of one variant."""
-
-    limit: float
-    """Seconds from which a forward and backward are slow."""
-    clock: Callable[[], float]
-    seconds: dict[str, float] = field(default_factory=dict)
-    """The shortest run so far by model."""
-
-    def is_slow(self) -> bool:
-        """Whether all runs so far were, on average over those of a case."""
-        return self.average(self.seconds[MODEL]) > self.limit
-
-    def average(self, eager_seconds: float) -> float:
-        """Seconds of one of a case's runs, of which one is in float64."""
-        exact_seconds = self.seconds.get(MODEL64, eager_seconds)
-        return ((PERTURBED_RUNS + 1) * eager_seconds + exact_seconds) / (PERTURBED_RUNS + 2)
-
-    def note(self, model: str, started: float, *, runs: int = 1) -> None:
-        """Keep the time of runs that have just ended."""
-        took = max(LEAST_SECONDS, (self.clock() - started) / runs)
-        self.seconds[model] = min(self.seconds.get(model, took), took)
 
 
 def perturbed_runs(ask: Ask, plain: Pass, turns: range, ulps: float) -> Iterator[Evaluation]:
@@ -63,19 +37,3 @@ def perturbed_passes(plain: Pass, turns: range, ulps: float) -> Iterator[Pass]:
         # A draw that matters no more than rounding (`randomness`) is one more perturbation.
         earlier = tuple(perturbed(arguments, ulps) for arguments in plain.earlier)
         yield replace(plain, inputs=inputs, state=perturbed_state(plain.state, ulps), seed=turn + 1, earlier=earlier)
-
-
-def paced_runs(again: Again, count: int, pace: Pace) -> Iterator[Evaluation]:
-    """Yields perturbed runs for so many turns; only one if it is slow.
-
-    The eager run, which may have loaded kernels, cannot tell that.
-    """
-    if not pace.is_slow():
-        yield from again(range(count), nonsmooth.PERTURBATION_ULPS)
-        return
-    started = pace.clock()
-    for run in again(range(min(count, 1)), nonsmooth.PERTURBATION_ULPS):
-        pace.note(MODEL, started)
-        yield run
-    if not pace.is_slow():
-        yield from again(range(1, count), nonsmooth.PERTURBATION_ULPS)

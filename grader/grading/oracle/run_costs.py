@@ -1,15 +1,43 @@
-"""Keeps what the reference's runs cost, and tells which float64 runs at full size are affordable."""
+"""The time and memory that the reference's runs take, and the runs that are affordable."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
+from grader.grading.budget import LEAST_SECONDS
+from grader.grading.compare import nonsmooth
 from grader.grading.oracle.case import nbytes_of
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE
-from grader.grading.oracle.perturbed_runs import Pace
+from grader.grading.oracle.perturbed_runs import PERTURBED_RUNS, Again
 from grader.machine.backends import backend
 from grader.verdict.models import Device
+
+
+@dataclass(frozen=True)
+class Pace:
+    """The times of the reference's runs of one variant."""
+
+    limit: float
+    """Seconds from which a forward and backward are slow."""
+    clock: Callable[[], float]
+    seconds: dict[str, float] = field(default_factory=dict)
+    """The shortest run so far by model."""
+
+    def is_slow(self) -> bool:
+        """Whether all runs so far were, on average over those of a case."""
+        return self.average(self.seconds[MODEL]) > self.limit
+
+    def average(self, eager_seconds: float) -> float:
+        """Seconds of one of a case's runs, of which one is in float64."""
+        exact_seconds = self.seconds.get(MODEL64, eager_seconds)
+        return ((PERTURBED_RUNS + 1) * eager_seconds + exact_seconds) / (PERTURBED_RUNS + 2)
+
+    def note(self, model: str, started: float, *, runs: int = 1) -> None:
+        """Keep the time of runs that have just ended."""
+        took = max(LEAST_SECONDS, (self.clock() - started) / runs)
+        self.seconds[model] = min(self.seconds.get(model, took), took)
 
 
 class RunCosts:
@@ -49,3 +77,19 @@ class RunCosts:
         largest = max((value.nbytes for value in tensors), default=0)
         needed = 2 * peak_bytes + nbytes_of(tensors) + 4 * largest
         return not self.spares_memory and needed <= own.allocatable_bytes()
+
+
+def paced_runs(again: Again, count: int, pace: Pace) -> Iterator[Evaluation]:
+    """Yields perturbed runs for so many turns; only one if it is slow.
+
+    The eager run, which may have loaded kernels, cannot tell that.
+    """
+    if not pace.is_slow():
+        yield from again(range(count), nonsmooth.PERTURBATION_ULPS)
+        return
+    started = pace.clock()
+    for run in again(range(min(count, 1)), nonsmooth.PERTURBATION_ULPS):
+        pace.note(MODEL, started)
+        yield run
+    if not pace.is_slow():
+        yield from again(range(1, count), nonsmooth.PERTURBATION_ULPS)

@@ -12,7 +12,8 @@ from grader.grading.compare import nonsmooth
 from grader.grading.compare.blocks import LARGE_BYTES, is_large
 from grader.grading.oracle.case import nbytes_of
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Ask, Evaluation, Pass
-from grader.grading.oracle.perturbed_runs import PERTURBED_RUNS, Pace, paced_runs, perturbed_passes, perturbed_runs
+from grader.grading.oracle.perturbed_runs import PERTURBED_RUNS, perturbed_passes, perturbed_runs
+from grader.grading.oracle.run_costs import Pace, paced_runs
 from grader.grading.oracle.trackers import Trackers
 from grader.grading.oracle.traits import Traits
 from grader.grading.oracle.values import is_float

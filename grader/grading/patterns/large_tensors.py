@@ -16,9 +16,9 @@ from grader.grading.compare import blocks
 from grader.grading.compare.blocks import unravel
 from grader.grading.compare.expected import COARSE_TOLERANCE, Expected
 from grader.grading.compare.together import chunk
-from grader.grading.patterns.named_positions import named_rows
 from grader.grading.patterns.pattern import FIT, MAX_ELEMENTS, Known, Pattern
 from grader.grading.patterns.regions import nearly
+from grader.grading.patterns.value_regions import named_rows
 
 
 class WrongPlaces(NamedTuple):

@@ -10,9 +10,8 @@ import torch
 
 from grader.grading.compare.scaling import factor_text, scale_of
 from grader.grading.outcome import MAX_LISTED
-from grader.grading.patterns.limits import by_row_value, by_value
-from grader.grading.patterns.named_positions import named_by_index
 from grader.grading.patterns.pattern import FIT, FREE, Pattern, Region, Subject, dimensions, number
+from grader.grading.patterns.value_regions import by_row_value, by_value, named_by_index
 
 ONE_ELEMENT = (
     "look for what holds there alone: a bound, a tie, a rare value or length, or a second thread that writes it"

@@ -8,9 +8,9 @@ import torch
 
 from grader.grading.compare.expected import Expected
 from grader.grading.oracle.case import Case
-from grader.grading.patterns.named_positions import named_by_index
 from grader.grading.patterns.pattern import FREE, MAX_ELEMENTS, Pattern, Subject
 from grader.grading.patterns.regions import nearly, only_region
+from grader.grading.patterns.value_regions import named_by_index
 
 
 def unwritten(case: Case, name: str, expected: Expected, runs: Sequence[torch.Tensor]) -> Pattern | None:

@@ -17,7 +17,7 @@ from grader.grading.compare.expected import Expected
 from grader.grading.oracle.case import Case, Table, is_input
 from grader.grading.oracle.evaluation import MODEL, Pass
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.oracle.perturbed_runs import Pace
+from grader.grading.oracle.run_costs import Pace
 from grader.grading.oracle.track import track
 from grader.grading.oracle.trackers import Trackers
 from grader.grading.outcome import diagnose

@@ -8,7 +8,7 @@ import torch
 
 from grader.grading.compare import tolerance
 from grader.grading.oracle.evaluation import MODEL, Pass
-from grader.grading.oracle.perturbed_runs import Pace
+from grader.grading.oracle.run_costs import Pace
 from grader.grading.oracle.track import track
 from grader.grading.oracle.values import cut_each
 from grader.grading.resources import Resources

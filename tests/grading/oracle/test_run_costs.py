@@ -3,7 +3,7 @@
 import pytest
 
 from grader.grading.oracle.evaluation import MODEL
-from grader.grading.oracle.perturbed_runs import Pace, paced_runs
+from grader.grading.oracle.run_costs import Pace, paced_runs
 
 
 @pytest.mark.parametrize(
