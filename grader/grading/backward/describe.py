@@ -11,6 +11,7 @@ import torch
 from grader.grading.backward.classify import STEP_BY_STEP, GradientFault
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.vjp import Product, gradients_of
+from grader.grading.compare import tolerance
 from grader.grading.compare.expected import Expected
 from grader.grading.compare.scaling import factor_text
 from grader.grading.oracle import known_mistakes
@@ -63,8 +64,11 @@ def with_patterns(
         for fault in found
     ]
     known = {fault.name for fault in faults}
+    # A gradient that cancels, as that of a bias before a norm, is right whatever its steps do.
     right = [
-        case.operand_names[name] for name, value in case.gradients.items() if value is not None and name not in known
+        case.operand_names[name]
+        for name, value in case.gradients.items()
+        if value is not None and name not in known and value.norm > tolerance.BASELINE_FACTOR_L2 * value.error_l2
     ]
     if right:
         found = [replace(fault, remedy=fault.remedy.replace(STEP_BY_STEP, _apart(right))) for fault in found]

@@ -27,7 +27,7 @@ from grader.grading.oracle.oracle import Oracle
 
 Within = Literal["forward", "detached", "backward", "turned", "operands"]
 WHERE: Mapping[Within, str] = {
-    "detached": "let the gradient flow there too",
+    "detached": "let the gradient flow there as the reference does",
     "backward": "do that step of the backward as the reference does",
     "forward": "do there what the reference does, in the backward too",
     "turned": "do that step of the backward as the reference does",

@@ -18,7 +18,28 @@ def arrangement(subject: Subject) -> Pattern | None:
     for moved, text, remedy in _arrangements(subject.right):
         if subject.explained(subject.actual - moved):
             return Pattern(text, remedy)
-    return _reordered_slices(subject) or _scattered(subject)
+    return _shifted(subject) or _reordered_slices(subject) or _scattered(subject)
+
+
+def _shifted(subject: Subject) -> Pattern | None:
+    """The right values one or two indices further along a dimension; others come in at the end."""
+    for dim, by in itertools.product(range(len(subject.shape)), (1, -1, 2, -2)):
+        kept = subject.shape[dim] - abs(by)
+        if kept < FREE:
+            continue
+        actual, right, error = (
+            tensor.narrow(dim, start, kept)
+            for tensor, start in (
+                (subject.actual, max(by, 0)),
+                (subject.right, max(-by, 0)),
+                (subject.error, max(by, 0)),
+            )
+        )
+        if subject.explained(actual - right, error) and 2 * norm(error) >= subject.size:
+            text = f"is the right one shifted by {by} along dimension {dim}"
+            off = "one" if abs(by) == 1 else "two"
+            return Pattern(text, f"check the index along dimension {dim}: it is off by {off}")
+    return None
 
 
 def _reordered_slices(subject: Subject) -> Pattern | None:
@@ -109,10 +130,6 @@ def _arrangements(right: torch.Tensor) -> Iterator[tuple[torch.Tensor, str, str]
         for chosen in itertools.combinations([dim for dim in dims if shape[dim] > 1], count):
             which = f"dimension{'s' * (count > 1)} {' and '.join(map(str, chosen))}"
             yield right.flip(chosen), f"is the right one flipped along {which}", f"reverse the order along {which}"
-    for dim, by in itertools.product(dims, (1, -1)):
-        if shape[dim] > 2:
-            text = f"is the right one shifted by {by} along dimension {dim}"
-            yield right.roll(by, dim), text, f"check the index along dimension {dim}: it is off by one"
     flat = right.flatten()
     for by in (1, -1):
         if right.dim() > 1:

@@ -190,6 +190,8 @@ def _box_remedy(kept: Sequence[torch.Tensor]) -> str:
         return "check the loop bounds there" if len(chosen) == 1 else "check lengths, masks and loop bounds there"
     if len(chosen) == 1 and bool(chosen[0][1:].all()):
         return "look for a term that has no effect at index 0, such as what comes from earlier indices"
+    if len(chosen) == 1 and nearly(int(chosen[0].sum()), len(chosen[0])):
+        return "look for a term that has no effect at the few other indices, as where padding enters"
     return "check how those indices are handled"
 
 

@@ -31,7 +31,12 @@ def single_term(subject: Subject) -> Pattern | None:
         return Pattern(text, "look for a term that is left out: it is nearly all of it")
     if some and subject.explained(subject.actual - subject.actual.mean()):
         value = number(float(subject.actual.mean()))
-        return Pattern(f"is {value} in every element", "compute it from grad_output and the saved tensors")
+        constant = Pattern(f"is {value} in every element", "compute it from grad_output and the saved tensors")
+        return _summed_too_far(subject) or constant
+    if int(subject.telling.sum()) < FREE:
+        return None
+    if (summed := _summed_too_far(subject)) is not None:
+        return summed
     terms = list(_terms(subject))
     for term in terms:
         a = factor(subject.actual, term.value)
@@ -41,6 +46,20 @@ def single_term(subject: Subject) -> Pattern | None:
         a = factor(subject.error, term.value)
         if norm(term.value) and subject.explained(subject.error - a * term.value):
             return _too_much(a, term.name)
+    return None
+
+
+def _summed_too_far(subject: Subject) -> Pattern | None:
+    """The right tensor, summed or averaged over some of its dimensions too."""
+    dims = [dim for dim, extent in enumerate(subject.shape) if extent > 1]
+    for count in range(1, len(dims) + 1):
+        for chosen in itertools.combinations(dims, count):
+            total = subject.right.sum(chosen, keepdim=True)
+            for how, value in (("the sum", total), ("the mean", total / _length(subject, chosen))):
+                if norm(value) and subject.explained(subject.actual - value):
+                    over = dimensions(chosen)
+                    text = f"is {how} over {over} of the right one, at each index there"
+                    return Pattern(text, f"leave {over} out of {how}: each index there has one of its own")
     return None
 
 
@@ -75,13 +94,13 @@ def _multiple(a: float, name: str) -> str:
 
 def missing_factor(subject: Subject) -> Pattern | None:
     """The tensor lacks a factor that is a known tensor, or has it once too often."""
+    if int(subject.telling.sum()) < FREE:  # some known tensor has the ratio of any one element
+        return None
     for known in subject.tensors:
         for value in _broadcasts(known.value, subject.shape):
             if not bool((value - value.flatten()[0]).any()):
                 continue
             scaled = subject.right * value
-            if subject.right.numel() < FREE:
-                continue
             a = factor(subject.actual, scaled)
             if a and subject.explained(subject.actual - a * scaled):
                 times = "" if abs(a - 1) < 1e-3 else f", times {number(a)}"

@@ -12,6 +12,8 @@ from grader.worker.autograd.other_functions import name_of
 
 GATED = ("silu", "gelu", "hardswish", "mish")
 """Products of their argument and a gate that depends on it, by name."""
+MASKED = ("relu", "clamp", "clamp_min", "clamp_max", "clip", "relu6", "hardtanh")
+"""Functions with the derivative 1 or 0 for their argument, by name."""
 
 
 class Detached(OneSlip):
@@ -30,7 +32,25 @@ class Detached(OneSlip):
             name = name_of(function)
             if name in GATED and args and self._choice.chosen(f"the gate of `{name}` detached"):
                 return args[0] * (result / args[0]).detach().nan_to_num(0.5)  # half open at 0, but for mish
+            for what, other in _by_the_other_mask(function, args, kwargs, result):
+                if self._choice.chosen(what):
+                    return other + (result - other).detach()
         return result
+
+
+def _by_the_other_mask(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """What has a gradient where the result has none, and none where it has: the mask the other way round."""
+    name, what = name_of(function), "the mask of `{}` the other way round"
+    if name in ("minimum", "maximum") or (name in ("min", "max") and len(args) == 2 and not isinstance(args[1], int)):
+        yield what.format(name), args[0] + args[1] - result
+    elif name in MASKED and args and args[0].shape == result.shape:
+        yield what.format(name), args[0] - result
+    elif name == "masked_fill" and len(args) == 3:
+        yield what.format(name), function(args[0], ~args[1], args[2], **kwargs)
+    elif name == "where" and len(args) == 3:
+        yield what.format(name), function(args[0], args[2], args[1])
 
 
 def _with_one_detached(function: Callable[..., Any], args: tuple[Any, ...]) -> Iterator[tuple[str, list[Any]]]:
@@ -40,7 +60,10 @@ def _with_one_detached(function: Callable[..., Any], args: tuple[Any, ...]) -> I
     differentiable = [
         at for at, operand in enumerate(given) if isinstance(operand, torch.Tensor) and operand.requires_grad
     ]
+    name = name_of(function)
+    equation = [operand for operand in given[:1] if isinstance(operand, str)]  # of an einsum
+    called = f"`{name}`" if not equation else f'`{name}("{equation[0]}")`'
     for at in differentiable if len(differentiable) > 1 else ():
         changed = [*given[:at], given[at].detach(), *given[at + 1 :]]
-        what = f"operand {at + 1}, of shape {list(given[at].shape)}, of `{name_of(function)}` detached"
+        what = f"operand {at + 1 - len(equation)}, of shape {list(given[at].shape)}, of {called} detached"
         yield what, [changed, *args[1:]] if listed else changed

@@ -22,9 +22,13 @@ class _Gelu(TorchFunctionMode):
     def __torch_function__(
         self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if function is torch.nn.functional.gelu:
-            return function(args[0], approximate=self._approximate)
-        return function(*args, **(kwargs or {}))
+        if function is not torch.nn.functional.gelu:
+            return function(*args, **(kwargs or {}))
+        other = function(args[0], approximate=self._approximate)
+        if not other.requires_grad:
+            return other
+        # In a right forward, what is behind it is differentiated at the right value.
+        return other + (function(*args, **(kwargs or {})) - other).detach()
 
 
 class _NoDetach(TorchFunctionMode):
@@ -65,9 +69,9 @@ def _rounded(value: torch.Tensor) -> torch.Tensor:
 def substituted(name: str) -> Iterator[None]:
     """Replace torch functions while the block runs.
 
-    `gelu_tanh`, `gelu_erf`: every GELU has that form. `no_detach`: detach() keeps the graph. `no_no_grad`: no_grad()
-    does. `tf32`: convolutions round their operands. `spelled_out`: norms and attention are their steps. `none`: no
-    replacement.
+    `gelu_tanh`, `gelu_erf`: every GELU has that form, or under autograd its derivative. `no_detach`: detach() keeps the
+    graph. `no_no_grad`: no_grad() does. `tf32`: convolutions round their operands. `spelled_out`: norms and attention
+    are their steps. `none`: no replacement.
     """
     modes: dict[str, Callable[[], contextlib.AbstractContextManager[Any]]] = {
         "gelu_tanh": lambda: _Gelu("tanh"),

@@ -16,7 +16,7 @@ from grader.grading.patterns.elementwise import function_of_one, overwritten
 from grader.grading.patterns.pattern import Subject
 from grader.grading.patterns.regions import at_zeros, vague_region
 from grader.grading.patterns.search import SEARCHES, _survived, at_ties, patterns_by_runs
-from grader.grading.patterns.terms import single_term
+from grader.grading.patterns.terms import missing_factor, single_term
 from grader.grading.patterns.unwritten import unwritten
 from grader.grading.resources import Resources
 from grader.verdict.models import Device, Problem
@@ -110,6 +110,9 @@ def each_row(e):
         (lambda e: e.right.flip(1), "is the right one flipped along dimension 1"),
         (lambda e: e.right.T.reshape(ROWS, COLUMNS), "is the right one transposed, in memory order"),
         (lambda e: e.right.roll(1, 0), "is the right one shifted by 1 along dimension 0"),
+        (lambda e: torch.cat([e.x[:, :2], e.right[:, :-2]], 1), "is the right one shifted by 2 along dimension 1"),
+        (lambda e: e.right.sum(0, True).expand(ROWS, -1), "is the sum over dimension 0 of the right one, at each"),
+        (lambda e: e.right.mean().expand(ROWS, COLUMNS), "is the mean over dimensions 0 and 1 of the right"),
         (lambda e: 1e-6 * e.g, "is close to zero, at most "),
         (lambda e: e.g, "is grad_output alone"),
         (lambda e: e.g * e.scale, "is grad_output * `scale` alone"),
@@ -165,6 +168,13 @@ def test_what_should_be_nothing_is_no_multiple_of_it(seed):
     example = Example(seed)
     wrong = torch.randn(ROWS, COLUMNS, generator=torch.Generator().manual_seed(seed + 50)).double()
     assert example.found(wrong, 1e-9 * example.right) is None
+
+
+def test_one_element_that_is_not_zero_is_no_multiple_of_a_tensor():
+    """As of a bias in front of a ReLU that lets one element of a batch pass."""
+    example, one = Example(0), zeros(None)
+    one[3, 4] = 1.0
+    assert example.found(0.3 * one, one, searches=[single_term, missing_factor]) is None
 
 
 @pytest.mark.parametrize("seed", range(20))
