@@ -27,7 +27,7 @@ from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import Stopped, diagnose
 from grader.grading.record import Record
 from grader.grading.resources import Resources, require_import, require_precision
-from grader.grading.shortage import fills_memory, is_own_shortage, is_shortage, shares
+from grader.grading.shortage import end_and_measure_shares, fills_memory, is_own_shortage, is_shortage
 from grader.grading.timing.judge import judge_timing
 from grader.grading.timing.roofline import above_roofline, counted_work, narrow_operands
 from grader.grading.timing.untimed import faults_of_draws
@@ -282,7 +282,7 @@ class Grading:
         own = is_own_shortage(error)
         if "oracle" not in vars(self) or not (own or is_shortage(error)):
             return
-        memory = shares(self.candidate, self.oracle)
+        memory = end_and_measure_shares(self.candidate, self.oracle)
         self.record.memory_withheld = memory is not None and memory.had < memory.needed
         if memory is not None and not own and (filled := fills_memory(memory)) is not None:
             self.resources.drop_oracle_of(self.request)

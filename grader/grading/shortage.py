@@ -49,8 +49,8 @@ def ran_short(error: Exception) -> bool:
     return is_shortage(error) or is_own_shortage(error)
 
 
-def shares(candidate: Candidate, oracle: Oracle) -> Shares | None:
-    """The shares in the memory; ends the candidate's process. None on a device without memory of its own.
+def end_and_measure_shares(candidate: Candidate, oracle: Oracle) -> Shares | None:
+    """End the candidate's process, and see what it held. None on a device without memory of its own.
 
     There, each process has the same limit, which no other process takes from.
     """

@@ -14,7 +14,7 @@ from grader.grading.pipeline import Pipeline
 from grader.grading.plan import ESSENTIAL, EVERYTHING
 from grader.grading.record import Record
 from grader.grading.resources import Resources
-from grader.grading.shortage import fills_memory, shares
+from grader.grading.shortage import end_and_measure_shares, fills_memory
 from grader.options import GraderOptions
 from grader.verdict.models import Device, Problem, Submission
 from tests import expected as cases
@@ -264,34 +264,36 @@ def reference(peak):
 
 def test_memory_that_the_submission_itself_holds_was_not_withheld(device):
     """Whatever its process says of its peak: it may hold all memory, and say that it never had any."""
-    memory = shares(device(unused=0, held=50 * GIB), reference(20 * GIB))
+    memory = end_and_measure_shares(device(unused=0, held=50 * GIB), reference(20 * GIB))
     assert memory.had >= memory.needed
-    memory = shares(device(unused=1 * GIB, held=10 * GIB), reference(20 * GIB))
+    memory = end_and_measure_shares(device(unused=1 * GIB, held=10 * GIB), reference(20 * GIB))
     assert memory.had < memory.needed
 
 
 def test_a_submission_may_take_twice_what_the_reference_takes(device):
     """As one that copies what it reads and writes: on a smaller device the memory is short on the grader's account."""
-    memory = shares(device(unused=5 * GIB, held=25 * GIB), reference(18 * GIB))
+    memory = end_and_measure_shares(device(unused=5 * GIB, held=25 * GIB), reference(18 * GIB))
     assert memory.had < memory.needed
 
 
 def test_a_submission_that_fills_the_memory_is_blamed_for_the_references_shortage(device):
-    stopped = fills_memory(shares(device(unused=0, held=60 * GIB), reference(10 * GIB)))
+    stopped = fills_memory(end_and_measure_shares(device(unused=0, held=60 * GIB), reference(10 * GIB)))
     assert stopped.diagnosis.code == "out_of_memory"
     assert "it holds 60.0 GiB" in stopped.diagnosis.message
-    assert fills_memory(shares(device(unused=0, held=10 * GIB), reference(10 * GIB))) is None
+    assert fills_memory(end_and_measure_shares(device(unused=0, held=10 * GIB), reference(10 * GIB))) is None
 
 
 def test_results_that_the_grader_has_not_read_are_not_what_a_submission_holds(device):
-    memory = shares(device(unused=2 * GIB, held=1 * GIB, results=37 * GIB, shared=12 * GIB), reference(30 * GIB))
+    memory = end_and_measure_shares(
+        device(unused=2 * GIB, held=1 * GIB, results=37 * GIB, shared=12 * GIB), reference(30 * GIB)
+    )
     assert memory.held == 1 * GIB
     assert fills_memory(memory) is None
 
 
 def test_memory_that_a_submission_shares_with_the_grader_is_none_that_it_could_use(device):
     """It had 27 GiB for its own tensors, where the reference takes 29."""
-    memory = shares(device(unused=2 * GIB, held=25 * GIB, shared=16 * GIB), reference(29 * GIB))
+    memory = end_and_measure_shares(device(unused=2 * GIB, held=25 * GIB, shared=16 * GIB), reference(29 * GIB))
     assert memory.had < memory.needed
 
 

@@ -199,10 +199,10 @@ class Candidate:
         self._made = [replace(made, matching=made.matching.without(self._left_out)) for made in self._made]
         self._active = None
 
-    def pairs_differ(self, case: Case) -> bool:
-        """Whether values under equal seeds pair parameters otherwise than names; then they decide.
+    def pair_by_values(self, case: Case) -> bool:
+        """Pair parameters by their values under equal seeds; whether that pairs them otherwise than names.
 
-        They do not decide first: a submission may create its parameters in another order. Raises Stopped.
+        Names come first: a submission may create its parameters in another order. Raises Stopped.
         """
         if self.reference_constructor is None or self._names_doubted:
             return False

@@ -57,7 +57,7 @@ def judge_forward(
     """
     judged = _judge(candidate, oracle, cases, probed, seconds)
     is_wrong = any(diagnosis.code == "output_wrong" for diagnosis in judged.diagnoses)
-    if is_wrong and not candidate.worker.ended and candidate.pairs_differ(cases[0]):
+    if is_wrong and not candidate.worker.ended and candidate.pair_by_values(cases[0]):
         again = _judge(candidate, oracle, cases, probed, seconds)
         if again.result.status is StageStatus.PASSED:
             return again
