@@ -36,7 +36,7 @@ from grader import Grader, GraderPool, Problem
 from grader.catalog.problems import find_problems
 from grader.errors import NotGraded
 from grader.verdict.models import Verdict
-from grader.verdict.stages import PhaseTiming
+from grader.verdict.stages import FigureTiming
 
 PHASES = ("forward", "backward", "total")
 
@@ -182,7 +182,7 @@ def facts(verdict: Verdict | None, *, raw: bool) -> dict[str, Any]:
         return {**none, "machine": "unknown", "version": "unknown", "device_gib": 0.0}
     timing, environment = verdict.timing, verdict.environment
     timed = {phase: getattr(timing, phase, None) for phase in PHASES}
-    figures: dict[str, PhaseTiming] = {phase: figure for phase, figure in timed.items() if figure is not None}
+    figures: dict[str, FigureTiming] = {phase: figure for phase, figure in timed.items() if figure is not None}
     row: dict[str, Any] = {
         "machine": f"{environment.device_name}, torch {environment.torch_version}",
         "version": environment.grader_version,

@@ -32,9 +32,9 @@ from grader.verdict.stages import (
     Baseline,
     BuildResult,
     ClockReading,
+    FigureTiming,
     ForwardResult,
     KernelUse,
-    PhaseTiming,
     StageStatus,
     TensorCheck,
     TimingResult,
@@ -250,10 +250,10 @@ def _timing(chance: random.Random, status: Status) -> TimingResult:
     )
 
 
-def _phase(chance: random.Random) -> PhaseTiming:
+def _phase(chance: random.Random) -> FigureTiming:
     speedup = chance.lognormvariate(0.2, 0.5)
     candidate = chance.uniform(0.2, 5)
-    return PhaseTiming(
+    return FigureTiming(
         candidate_ms=candidate,
         reference_ms=candidate * speedup,
         speedup=speedup,

@@ -9,8 +9,8 @@ from grader.verdict.profiles import PassLines, Profile, SideProfile
 from grader.verdict.stages import (
     BackwardResult,
     BuildResult,
+    FigureTiming,
     ForwardResult,
-    PhaseTiming,
     StageStatus,
     TensorCheck,
     TimingResult,
@@ -78,8 +78,8 @@ def environment(device: Device = Device.CPU, device_name: str = "a CPU", **field
     )
 
 
-def phase(speedup: float, margin: float = 0.9, **fields: Any) -> PhaseTiming:
-    return PhaseTiming(
+def phase(speedup: float, margin: float = 0.9, **fields: Any) -> FigureTiming:
+    return FigureTiming(
         candidate_ms=1.0,
         reference_ms=speedup,
         speedup=speedup,

@@ -14,7 +14,7 @@ from grader.executor.launcher import Role
 from grader.grading import plan
 from grader.grading.timing.stopping import RoundLimits
 from grader.verdict.models import Device, Diagnosis, Settings
-from grader.verdict.stages import PhaseTiming
+from grader.verdict.stages import FigureTiming
 from tests import samples
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -302,7 +302,7 @@ def test_an_unknown_name_is_an_attribute_error():
 
 def timed(speedup, bound_ms=None, **fields):
     """A correct verdict whose total speedup has `speedup` as its interval's lower end."""
-    phase = PhaseTiming(
+    phase = FigureTiming(
         candidate_ms=1.0,
         reference_ms=10.0,
         speedup=speedup * 1.5,

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import solutions
 from benchmarks.solutions import RECORDED, SOLUTIONS, figures, main, read, verdicts
-from grader.verdict.stages import Baseline, PhaseTiming, StageStatus, TimingResult
+from grader.verdict.stages import Baseline, FigureTiming, StageStatus, TimingResult
 from tests import samples
 
 KEPT = 0.95
@@ -27,7 +27,7 @@ def lost(recorded, found):
 
 
 def phase(candidate_ms, reference_ms):
-    return PhaseTiming(
+    return FigureTiming(
         candidate_ms=candidate_ms,
         reference_ms=reference_ms,
         speedup=reference_ms / candidate_ms,

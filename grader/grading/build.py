@@ -130,7 +130,7 @@ def import_submission(
             imported = evidence.results[0]
             assert isinstance(imported, p.Imported)
             _keep(cache, submission, descriptors[-1], imported.bundle_bytes)
-    return _judge(submission, evidence)
+    return _judge_import(submission, evidence)
 
 
 @contextmanager
@@ -183,7 +183,7 @@ def _keep(cache: BuildCache, source: Submission | Problem, descriptor: int, nbyt
         cache.put(source, os.pread(descriptor, size, 0))
 
 
-def _judge(submission: Submission, evidence: p.Evidence) -> Built:
+def _judge_import(submission: Submission, evidence: p.Evidence) -> Built:
     failure = evidence.failure
     if failure is None:
         imported = evidence.results[0]

@@ -156,7 +156,7 @@ class Grading:
             todo, seconds = self.todo, self.oracle.budget.stage_seconds
             judged = judge_forward(self.candidate, self.oracle, todo.cases, todo.probed, seconds=seconds)
             self.record.forward, self.probes = judged.result, judged.probes
-            self.todo = todo.without(judged.left_out)
+            self.todo = todo.without(judged.sizes_left_out)
         self.record.diagnoses += judged.diagnoses
         return judged.result.status is StageStatus.PASSED
 

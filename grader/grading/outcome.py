@@ -100,7 +100,7 @@ def fold(cause: Diagnosis, consequences: Sequence[Diagnosis]) -> list[Diagnosis]
     return [cause, *(one for one in consequences if one.severity != "error")]
 
 
-def in_eval(diagnosis: Diagnosis) -> Diagnosis:
+def said_of_eval(diagnosis: Diagnosis) -> Diagnosis:
     """The same diagnosis, for a fault that only eval() shows."""
     return diagnosis.model_copy(update={"message": f"in eval(), {diagnosis.message}"})
 

@@ -168,7 +168,7 @@ def _experiments(oracle: Oracle, name: str) -> tuple[ExperimentCases, ...]:
     in_train, in_eval = (_experiment_cases(oracle, name, training=mode) for mode in (True, False))
     if oracle.modes_differ(name):
         return tuple(one for one in (in_train, in_eval) if one.first.wrt)
-    return (replace(in_train, in_eval=in_eval if in_eval.first.wrt else None),)
+    return (replace(in_train, eval_cases=in_eval if in_eval.first.wrt else None),)
 
 
 def _case(oracle: Oracle, name: str, *, training: bool, draw: int = 0) -> Case:
@@ -177,7 +177,7 @@ def _case(oracle: Oracle, name: str, *, training: bool, draw: int = 0) -> Case:
     case = oracle.case(name, training=not differ, draw=draw)
     if training or differ:
         return case
-    return case.in_eval() if capabilities.differentiates_in_eval(oracle, case) else case.in_eval().without_gradients()
+    return case.as_eval() if capabilities.differentiates_in_eval(oracle, case) else case.as_eval().without_gradients()
 
 
 def _experiment_cases(oracle: Oracle, name: str, *, training: bool) -> ExperimentCases:

@@ -71,7 +71,7 @@ class Checker:
             return about.model_copy(update={"gradable": None, "remark": remark})
         try:
             with self._resources.launcher.take(Role.REFERENCE, self._device, more_to_come=more_to_come) as worker:
-                fault, remarks = _judge(Oracle(problem, self._device, worker))
+                fault, remarks = _judge_problem(Oracle(problem, self._device, worker))
         except ProblemError as error:
             return about.model_copy(update={"fault": _fault("does_not_run", problem, error)})
         except GraderError:
@@ -82,7 +82,7 @@ class Checker:
         return about.model_copy(update=found)
 
 
-def _judge(oracle: Oracle) -> tuple[Fault | None, list[str]]:
+def _judge_problem(oracle: Oracle) -> tuple[Fault | None, list[str]]:
     """The fault and the remarks, from several draws of the first variant with the same parameters.
 
     Raises ProblemError if the reference fails.

@@ -19,7 +19,7 @@ from grader.grading.timing.judge import judge_timing
 from grader.grading.timing.stopping import thorough
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Problem, Submission
-from grader.verdict.stages import PhaseTiming, StageStatus, TimingResult
+from grader.verdict.stages import FigureTiming, StageStatus, TimingResult
 
 CONVOLUTION = "conv2d_mul_leaky_relu_gelu"
 """The shipped problem that stands for a whole one; its `cpu` size on the CPU."""
@@ -142,7 +142,7 @@ def compared(resources: Resources, device: Device, problem: Problem, count: int)
         if judged.result.status is not StageStatus.PASSED:
             raise ProblemError(f"{problem.id} against itself: {judged.diagnoses[0].message}")
         for figure in ("forward",) if planted else ("forward", "backward", "total"):
-            phase: PhaseTiming = getattr(judged.result, figure)
+            phase: FigureTiming = getattr(judged.result, figure)
             yield Figure(
                 problem.id,
                 count,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from grader.grading.outcome import MAX_LISTED
 
 
-def names(items: Sequence[str]) -> str:
+def in_backticks(items: Sequence[str]) -> str:
     """`a`, `b` and `c` in backticks; at most MAX_LISTED names and the number of others."""
     quoted = [f"`{item}`" for item in items[:MAX_LISTED]]
     if len(items) > MAX_LISTED:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from grader.verdict.stages import PhaseTiming, TimingResult
+from grader.verdict.stages import FigureTiming, TimingResult
 
 
 class BaselineLine(NamedTuple):
@@ -47,6 +47,6 @@ def _least(times: Iterable[float | None]) -> float | None:
     return min((ms for ms in times if ms is not None), default=None)
 
 
-def _over(baseline_ms: float | None, phase: PhaseTiming | None, eager_ms: float | None) -> float | None:
+def _over(baseline_ms: float | None, phase: FigureTiming | None, eager_ms: float | None) -> float | None:
     """The speedup over eager PyTorch times baseline / eager, as boards have it."""
     return phase.speedup * baseline_ms / eager_ms if baseline_ms and phase and eager_ms else None

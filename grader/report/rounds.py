@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 
 from grader.report.console import one_line, plain_table
-from grader.verdict.stages import ClockReading, PhaseTiming, StageSeconds, TimingResult
+from grader.verdict.stages import ClockReading, FigureTiming, StageSeconds, TimingResult
 
 _BARS = "▁▂▃▄▅▆▇█"
 _FULL_BAR = 30
@@ -19,7 +19,7 @@ def samples_table(timing: TimingResult) -> Table | None:
     """A table of each phase's calls in order, two per round, and each round's ratio; None if empty."""
     table = plain_table("figure", "side", "least", "median", "most", "in order")
     for name in ("forward", "backward", "total"):
-        phase: PhaseTiming | None = getattr(timing, name)
+        phase: FigureTiming | None = getattr(timing, name)
         if phase is not None and phase.candidate_samples_ms:
             _add(table, name, "reference ms", phase.reference_samples_ms)
             _add(table, "", "candidate ms", phase.candidate_samples_ms)
@@ -27,7 +27,7 @@ def samples_table(timing: TimingResult) -> Table | None:
     return table if table.row_count else None
 
 
-def ratios(phase: PhaseTiming) -> Iterator[float]:
+def ratios(phase: FigureTiming) -> Iterator[float]:
     """reference / candidate per round, from the geometric means of its two calls."""
     for first in range(0, len(phase.candidate_samples_ms) - 1, 2):
         reference, candidate = (

@@ -18,7 +18,7 @@ from grader.report.python_lexer import LONGEST_HIGHLIGHTED, LinearPythonLexer
 from grader.report.rounds import clocks_table, samples_table, seconds_table
 from grader.verdict.columns import SHOWN
 from grader.verdict.models import Device, Diagnosis, Status, Verdict
-from grader.verdict.stages import ForwardResult, PhaseTiming, TensorCheck, TimingResult, VariantResult
+from grader.verdict.stages import FigureTiming, ForwardResult, TensorCheck, TimingResult, VariantResult
 from grader.verdict.value import Value
 
 _STYLES = {Status.CORRECT: "green", Status.NOT_RUN: "yellow", Status.GRADER_ERROR: "magenta"}
@@ -71,7 +71,7 @@ def _in_short(verdict: Verdict) -> str:
     return _speedup(phase) if phase else "not timed"
 
 
-def _speedup(phase: PhaseTiming) -> str:
+def _speedup(phase: FigureTiming) -> str:
     return f"{phase.speedup:.3f}x [{phase.ci_low:.3f}, {phase.ci_high:.3f}] {phase.verdict}"
 
 
@@ -219,7 +219,7 @@ def _timing(timing: TimingResult) -> Table | None:
         "phase", "candidate ms", "reference ms", "speedup [95% interval]", "bound ms", "% of bound", "rounds", "clock"
     )
     for name in ("forward", "backward", "total"):
-        phase: PhaseTiming | None = getattr(timing, name)
+        phase: FigureTiming | None = getattr(timing, name)
         if phase:
             table.add_row(
                 name,

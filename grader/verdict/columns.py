@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from grader.verdict.models import Device, Status, Verdict
 from grader.verdict.precision import Precision
-from grader.verdict.stages import PhaseTiming
+from grader.verdict.stages import FigureTiming
 
 Cell = str | int | float | bool | None
 Figure = str | int | float | bool | tuple[str, ...] | None
@@ -103,7 +103,7 @@ def _phase_columns(phase: Literal["forward", "backward", "total"], first_index: 
 
 
 def _bound_speedup(verdict: Verdict, phase: str) -> float | None:
-    timing: PhaseTiming | None = getattr(verdict.timing, phase) if verdict.timing else None
+    timing: FigureTiming | None = getattr(verdict.timing, phase) if verdict.timing else None
     return timing.reference_ms / timing.bound_ms if timing and timing.bound_ms else None
 
 

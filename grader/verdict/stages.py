@@ -97,8 +97,8 @@ class BackwardResult(Value):
     seconds: float | None = None
 
 
-class PhaseTiming(Value):
-    """One phase's time and the reference's, on the same inputs, interleaved in one run."""
+class FigureTiming(Value):
+    """A figure's time (forward, backward or total) and the reference's, on the same inputs, interleaved in one run."""
 
     candidate_ms: float
     reference_ms: float
@@ -144,9 +144,9 @@ class TimingResult(Value):
 
     status: StageStatus
     variant: str | None = None
-    forward: PhaseTiming | None = None
-    backward: PhaseTiming | None = None
-    total: PhaseTiming | None = None
+    forward: FigureTiming | None = None
+    backward: FigureTiming | None = None
+    total: FigureTiming | None = None
     """Forward and backward together; the main board ranks by it."""
     clocks: tuple[ClockReading, ...] = ()
     baselines: tuple[Baseline, ...] = ()

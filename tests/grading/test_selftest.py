@@ -12,7 +12,7 @@ from grader.cli import selftest as command
 from grader.grading.outcome import Judged
 from grader.grading.selftest import CONVOLUTION, Figure, itself, planted_share, problems, summary
 from grader.verdict.models import Device, Problem
-from grader.verdict.stages import PhaseTiming, StageStatus, TimingResult
+from grader.verdict.stages import FigureTiming, StageStatus, TimingResult
 
 CONV = find_problems(()).problem(CONVOLUTION)
 
@@ -73,7 +73,7 @@ class Clock:
 
     def time_alone(self, resources, problem, submission, device, *, training):
         planted = "import time as _time" in submission.source
-        phase = PhaseTiming(
+        phase = FigureTiming(
             candidate_ms=1.0,
             reference_ms=1.0,
             speedup=0.97 if planted else 1.0,

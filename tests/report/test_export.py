@@ -14,7 +14,7 @@ import pytest
 from db import Store
 from grader.verdict.columns import EXPORTED
 from grader.verdict.models import Device, Settings, Status, Verdict
-from grader.verdict.stages import PhaseTiming, TimingResult
+from grader.verdict.stages import FigureTiming, TimingResult
 from tests import samples
 from tests.cli.conftest import ROOT, cli
 
@@ -46,7 +46,7 @@ def keep(tmp_path):
 
 
 def forward_timing(*milliseconds):
-    phase = PhaseTiming(
+    phase = FigureTiming(
         candidate_ms=2.0,
         reference_ms=4.0,
         speedup=2.0,

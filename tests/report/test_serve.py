@@ -173,7 +173,7 @@ def test_the_schema_names_every_address_and_what_it_answers(shared):
     assert set(schema["paths"]) == {
         f"/api/{one}" for one in ("verdicts", "verdicts/{verdict_id}", "leaderboard", "problems")
     }
-    assert {"Verdict", "Leaderboard", "PhaseTiming"} <= set(schema["components"]["schemas"])
+    assert {"Verdict", "Leaderboard", "FigureTiming"} <= set(schema["components"]["schemas"])
 
 
 # -------------------------------------------------------------------------------------------------------- live

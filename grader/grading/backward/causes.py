@@ -17,8 +17,8 @@ from grader.grading.compare import tolerance
 from grader.grading.oracle import known_mistakes
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import diagnose, errors_first, fold, in_eval
-from grader.grading.wording import names
+from grader.grading.outcome import diagnose, errors_first, fold, said_of_eval
+from grader.grading.wording import in_backticks
 from grader.verdict.models import Diagnosis
 
 
@@ -37,7 +37,7 @@ def explain(
     other_mode = _right_in_other_mode(candidate, cases, case)
     if judged.missing:
         first, *others = judged.diagnoses
-        return [in_eval(first) if other_mode and not case.training else first, *others]
+        return [said_of_eval(first) if other_mode and not case.training else first, *others]
     if other_mode:  # in the mode that ran first, a gradient that is kept from the first grad_output is right
         chosen = [one for one in experiments("cause", "train") if one.code == "ignores_grad_output"]
         causes = run_experiments(candidate, oracle, experiment_cases, chosen)
@@ -122,5 +122,5 @@ def _of_other_mode(oracle: Oracle, case: Case, judged: JudgedProduct) -> str | N
     ):
         return None
     if uses_updated_buffers(oracle, case):
-        return f"in train(), use {names(sorted(case.updated_buffers))} as updated in the backward too"
+        return f"in train(), use {in_backticks(sorted(case.updated_buffers))} as updated in the backward too"
     return f"honour self.training in the backward too: this is the gradient of {'eval' if case.training else 'train'}()"

@@ -14,7 +14,7 @@ from grader.grading.compare.scaling import factor_text, scale_of, scale_remedy
 from grader.grading.oracle.case import Case, is_input
 from grader.grading.patterns.large_tensors import stretch_of, wrong_places
 from grader.grading.patterns.pattern import Pattern, nothing_found
-from grader.grading.wording import names, shape_text
+from grader.grading.wording import in_backticks, shape_text
 from grader.verdict.stages import TensorCheck
 
 STEP_BY_STEP = "compare backward's intermediate results with autograd's, step by step"
@@ -102,7 +102,7 @@ def _wrong_together(case: Case, actual: Product) -> list[GradientFault]:
     name, *others = tied
     text = "wrong in what tied elements get together"
     if others:
-        text += f", with {names([case.operand_names[other] for other in others])}"
+        text += f", with {in_backticks([case.operand_names[other] for other in others])}"
     return [GradientFault("grad_wrong", name, case.operand_names[name], text, ties.REMEDY)]
 
 
@@ -129,7 +129,7 @@ def _classify_one(
     if check is None:
         message = "rounding decides it" if case.gradients_are_noise else "the reference draws random numbers"
         return TensorCheck(name=label, status="not_checked", shape=expected.shape, message=message), None
-    return check, None if check.status == "passed" else _wrong(name, label, check, gradient, expected)
+    return check, None if check.status == "passed" else _fault_of(name, label, check, gradient, expected)
 
 
 def _misshapen(case: Case, actual: Product, name: str) -> GradientFault:
@@ -163,7 +163,9 @@ def _against_none(name: str, label: str, gradient: torch.Tensor | None) -> tuple
     return TensorCheck(name=label, status="failed"), fault
 
 
-def _wrong(name: str, label: str, check: TensorCheck, gradient: torch.Tensor, expected: Expected) -> GradientFault:
+def _fault_of(
+    name: str, label: str, check: TensorCheck, gradient: torch.Tensor, expected: Expected
+) -> GradientFault:
     places = wrong_places(gradient, expected.reference64)
     if places.odd:
         text = f"NaN or infinite in {places.odd} of {gradient.numel()} elements"

@@ -22,7 +22,7 @@ from grader.grading.patterns.named_factor import Factors, factor_of, named_facto
 from grader.grading.patterns.pattern import within_time
 from grader.grading.patterns.rounded import confirmed_roundings
 from grader.grading.patterns.search import find_pattern, patterns_by_runs
-from grader.grading.wording import names
+from grader.grading.wording import in_backticks
 from grader.verdict.models import Diagnosis
 
 
@@ -108,7 +108,7 @@ def _with_named_factors(
 def _apart(right: Sequence[str]) -> str:
     """The remedy where nothing points to a mistake, but other gradients are right."""
     they, do = ("they", "do") if len(right) > 1 else ("it", "does")
-    whole = f"the gradient{'s' * (they == 'they')} of {names(right)} {'are' if they == 'they' else 'is'} right"
+    whole = f"the gradient{'s' * (they == 'they')} of {in_backticks(right)} {'are' if they == 'they' else 'is'} right"
     return f"{whole}: look in the steps that {they} {do} not need"
 
 
@@ -134,7 +134,7 @@ def _diagnosis(group: Sequence[GradientFault], case_name: str, rest: Sequence[Gr
     if first.amount is not None:
         what, amount, remedies = _at_length(first, others), first.amount, first.remedy
     if rest:
-        what += f"; {names(_operands(rest))} {_are(rest)} wrong too"
+        what += f"; {in_backticks(_operands(rest))} {_are(rest)} wrong too"
     where = f"variant {case_name}"
     return diagnose(first.code, what, where=where, amount=amount, remedy=remedies, stage="backward", detail=detail)
 
@@ -147,9 +147,9 @@ def _at_length(first: GradientFault, others: Sequence[GradientFault]) -> str:
     same = [other for other in others if other.pattern == first.pattern] if first.pattern else []
     own = [other for other in others if other.pattern and other not in same]
     rest = [other for other in others if not other.pattern and other not in same]
-    what += f"; likewise {names(_operands(same))}" if same else ""
+    what += f"; likewise {in_backticks(_operands(same))}" if same else ""
     what += "".join(f"; that of `{other.operand}` {other.pattern}" for other in own)
-    return what + (f"; {names(_operands(rest))} {_are(rest)} wrong too" if rest else "")
+    return what + (f"; {in_backticks(_operands(rest))} {_are(rest)} wrong too" if rest else "")
 
 
 def _sentences(group: Sequence[GradientFault]) -> list[str]:
@@ -161,7 +161,7 @@ def _sentences(group: Sequence[GradientFault]) -> list[str]:
     for text, faults in by_text.items():
         sizes = [f"{fault.size:.3g}" for fault in faults if fault.size is not None]
         size = f" ({faults[0].size_of} {' and '.join(sizes)})" if sizes else ""
-        subject = f"gradient{'s' * (len(faults) > 1)} of {names(_operands(faults))}"
+        subject = f"gradient{'s' * (len(faults) > 1)} of {in_backticks(_operands(faults))}"
         sentences.append(f"{subject} {_are(faults)} {text}{size}")
     return sentences
 

@@ -5,7 +5,6 @@ A fault that a post-check finds is reported as another if the plain product of a
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -31,8 +30,8 @@ from grader.grading.outcome import (
     Judged,
     diagnose,
     errors_first,
-    in_eval,
     on_another_draw,
+    said_of_eval,
     stage_status,
     status_of,
 )
@@ -49,7 +48,7 @@ def judge_backward(
     experiment_cases: Sequence[ExperimentCases],
     *,
     noise: Sequence[Case] = (),
-    seconds: float = math.inf,
+    seconds: float,
 ) -> Judged[BackwardResult]:
     """Judge every case's product up to the first failure, then look for its cause or run post-checks.
 
@@ -124,9 +123,9 @@ def _explained(
     """The diagnoses of a wrong product, and the experiments that looked for its cause, in the case's mode."""
     if judged.gradients_are_right or not experiment_cases:
         return judged.diagnoses, ()
-    in_eval_too = [one.in_eval for one in experiment_cases if one.in_eval is not None]
+    in_eval_too = [one.eval_cases for one in experiment_cases if one.eval_cases is not None]
     same_mode = (one for one in (*experiment_cases, *in_eval_too) if one.first.training == case.training)
-    run_on = replace(next(same_mode, experiment_cases[0]), in_eval=None)
+    run_on = replace(next(same_mode, experiment_cases[0]), eval_cases=None)
     selected = () if judged.missing else experiments("cause", "train")
     try:
         return explain(candidate, oracle, cases, case, judged, run_on), selected
@@ -157,7 +156,7 @@ def _post_checks(
         if status_of(diagnoses) is Status.CORRECT:
             in_eval_too = [one for one in experiments("post-check", "eval") if one in drawn.begun]
             more = controlled_experiments(candidate, oracle, other, in_eval_too)
-            diagnoses += [in_eval(diagnosis) for diagnosis in more if diagnosis.severity == "error"]
+            diagnoses += [said_of_eval(diagnosis) for diagnosis in more if diagnosis.severity == "error"]
     if status_of(diagnoses) is Status.CORRECT:
         diagnoses += check_other_sizes(candidate, oracle, cases, first, diagnoses)
     return [*diagnoses, *left_out("post-checks", [one.code for one in drawn.left_out], each)], drawn.begun
@@ -205,7 +204,7 @@ def controlled_experiments(
         if not judged.gradients_are_right:
             others = [diagnosis for diagnosis in diagnoses if diagnosis.severity != "error"]
             stale = _keeps_an_operand(candidate, oracle, mode.first, case, judged)
-            alone = replace(mode, first=case, in_eval=None)
+            alone = replace(mode, first=case, eval_cases=None)
             found = [stale] if stale else explain(candidate, oracle, (), case, judged, alone)
             found = [run_on.of_mode(mode, one) or one for one in found]
             return [*(found if stale else map(on_another_draw, found)), *others]

@@ -10,7 +10,7 @@ from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.vjp import add_graph_forward
 from grader.grading.oracle.case import Case, is_input
 from grader.grading.outcome import diagnose, fold
-from grader.grading.wording import names
+from grader.grading.wording import in_backticks
 from grader.verdict.models import Diagnosis
 
 WRAP = "wrap the kernel in torch.autograd.Function"
@@ -67,10 +67,10 @@ def explain_missing(candidate: Candidate, case: Case, lost: Sequence[str], detac
 
 def _detached(case: Case, detached: Sequence[str], lost: Sequence[str]) -> Diagnosis:
     shown = _displayed(case, lost)
-    consequence = f", so {names(shown)} {'gets' if len(shown) == 1 else 'get'} no gradient" if shown else ""
+    consequence = f", so {in_backticks(shown)} {'gets' if len(shown) == 1 else 'get'} no gradient" if shown else ""
     return diagnose(
         "output_detached",
-        f"{names(detached)} does not require grad (grad_fn is None){consequence}",
+        f"{in_backticks(detached)} does not require grad (grad_fn is None){consequence}",
         where=case.where,
         remedy=WRAP_AND_RETURN,
         detail={"outputs": list(detached), "operands": shown},
@@ -81,8 +81,8 @@ def _cut(case: Case, cut: Sequence[str]) -> Diagnosis:
     shown = _displayed(case, cut)
     return diagnose(
         "output_detached",
-        f"the output requires grad, but an op between it and {names(shown)} returns a detached tensor (grad_fn is "
-        "None)",
+        f"the output requires grad, but an op between it and {in_backticks(shown)} returns a detached tensor "
+        "(grad_fn is None)",
         where=case.where,
         remedy=WRAP_AND_RETURN,
         detail={"operands": shown, "variant": case.name},
@@ -100,7 +100,7 @@ def _sentences(case: Case, lost: Sequence[str], reasons: Mapping[str, Reason]) -
         by_text.setdefault(reasons[name].text, []).append(name)
     sentences = []
     for text, group in by_text.items():
-        subject = f"gradient{'s' * (len(group) > 1)} of {names(_displayed(case, group))}"
+        subject = f"gradient{'s' * (len(group) > 1)} of {in_backticks(_displayed(case, group))}"
         verb = "are" if len(group) > 1 else "is"
         positions = sorted({position for name in group if (position := reasons[name].position) is not None})
         if positions:

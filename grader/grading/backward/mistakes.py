@@ -19,7 +19,7 @@ from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose
 from grader.grading.patterns.rounded import confirmed_roundings
-from grader.grading.wording import names
+from grader.grading.wording import in_backticks
 from grader.verdict.models import Diagnosis
 
 LOOKALIKES: tuple[tuple[Literal["no_detach", "no_no_grad", "gelu_tanh", "gelu_erf"], str, str, str], ...] = (
@@ -67,10 +67,10 @@ def explain_by_known_mistake(oracle: Oracle, case: Case, actual: Product) -> lis
         ]
         if matching:
             verb = "are" if len(matching) > 1 else "is"
-            what = f"the gradient{'s' * (len(matching) > 1)} of {names(matching)} {verb} {text}"
+            what = f"the gradient{'s' * (len(matching) > 1)} of {in_backticks(matching)} {verb} {text}"
             none = [case.operand_names[name] for name in wrong if case.gradients[name] is None and name in expected]
             if none:
-                what += f"; the reference gives {names(none)} no gradient"
+                what += f"; the reference gives {in_backticks(none)} no gradient"
             detail = {"operands": matching}
             return [diagnose(code, what, where=case.where, remedy=remedy, stage="backward", detail=detail)]
     return _rounded(case, wrong)
@@ -102,7 +102,7 @@ def rounded_gradients(candidate: Candidate, oracle: Oracle, case: Case, actual: 
     (_, pattern), *others = found.items()
     what = f"gradient of `{operands[0]}` {pattern.text}"
     if others:
-        what += f"; so {'do' if len(others) > 1 else 'does'} {names(operands[1:])}"
+        what += f"; so {'do' if len(others) > 1 else 'does'} {in_backticks(operands[1:])}"
     detail = {"operands": operands}
     return [diagnose(pattern.code, what, where=case.where, remedy=pattern.remedy, stage="backward", detail=detail)]
 

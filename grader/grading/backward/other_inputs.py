@@ -77,7 +77,7 @@ def judge_other_gradients(
     if case is None or case.released or not _asks_gradients(oracle, case):
         return None
     try:
-        others = _made(oracle, case)
+        others = _with_tolerances(oracle, case)
     except (ReferenceLost, ReferenceOutOfMemory):  # by inputs that are not the problem's
         return None
     others = [other for other in others if other.change not in wrong_outputs]
@@ -85,7 +85,7 @@ def judge_other_gradients(
     def judge(one: Candidate) -> Diagnosis | None:
         wrong: dict[str, WrongTensor] = {}
         try:
-            for change, found in _wrong(one, oracle, case, others):
+            for change, found in _wrong_gradients(one, oracle, case, others):
                 wrong.setdefault(change, found)
         except Stopped as stopped:
             wrong |= ended_by(stopped)
@@ -97,7 +97,7 @@ def judge_other_gradients(
 
 
 @derived
-def _made(oracle: Oracle, case: Case) -> list[OtherInputs]:
+def _with_tolerances(oracle: Oracle, case: Case) -> list[OtherInputs]:
     """The case with other inputs and their gradients, where the reference has any."""
     others, found, *_ = _with_gradients(oracle, case)
     made = []
@@ -229,7 +229,7 @@ def _tolerant(expected: Expected, usual: Expected, slack: float) -> Expected:
     )
 
 
-def _wrong(
+def _wrong_gradients(
     candidate: Candidate, oracle: Oracle, case: Case, others: Sequence[OtherInputs]
 ) -> Iterator[tuple[str, WrongTensor]]:
     """Yields changes with a fault of each, up to the first backward that raises. Raises Stopped."""

@@ -20,7 +20,7 @@ from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.evaluation import MODEL
 from grader.grading.oracle.values import draw_cotangents
 from grader.grading.outcome import diagnose, first_line, fold, raised, status_of
-from grader.grading.wording import names
+from grader.grading.wording import in_backticks
 from grader.protocol import Failure
 from grader.verdict.models import Diagnosis, Status
 from grader.verdict.stages import TensorCheck
@@ -113,7 +113,7 @@ def _reaches(candidate: Candidate, case: Case, undetached: Sequence[str]) -> lis
     """`unexpected_gradient` if outputs that the reference detaches carry a gradient other than zero."""
     given = draw_cotangents({name: case.outputs[name] for name in undetached}, candidate.device)
     result = candidate.attempt(
-        product_job(candidate, case, cotangents=given), "backward", f"backward of {names(undetached)}"
+        product_job(candidate, case, cotangents=given), "backward", f"backward of {in_backticks(undetached)}"
     )
     if result.failure is not None:
         return []
@@ -121,8 +121,8 @@ def _reaches(candidate: Candidate, case: Case, undetached: Sequence[str]) -> lis
     reached = [case.operand_names[name] for name, value in gradients.items() if value is not None and value.any()]
     if not reached:
         return []
-    what = f"{names(undetached)} carries gradients to {names(reached)}, and none in the reference"
-    remedy, detail = f"detach {names(undetached)}", {UNDETACHED: list(undetached)}
+    what = f"{in_backticks(undetached)} carries gradients to {in_backticks(reached)}, and none in the reference"
+    remedy, detail = f"detach {in_backticks(undetached)}", {UNDETACHED: list(undetached)}
     return [diagnose("unexpected_gradient", what, where=case.where, remedy=remedy, detail=detail)]
 
 

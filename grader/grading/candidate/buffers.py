@@ -17,7 +17,7 @@ from grader.grading.oracle import variations
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.values import is_float
-from grader.grading.wording import names
+from grader.grading.wording import in_backticks
 
 USUAL = "update buffers as the reference does"
 
@@ -45,7 +45,7 @@ def explain_buffers(
     by_text: dict[str, list[str]] = {}
     for name, update in found.items():
         by_text.setdefault(update.text, []).append(name)
-    clauses = [f"{names(group)} {text}" for text, group in by_text.items()]
+    clauses = [f"{in_backticks(group)} {text}" for text, group in by_text.items()]
     remedies = dict.fromkeys(update.remedy for update in found.values())
     return "; ".join(clauses), "; ".join(remedies) or USUAL
 

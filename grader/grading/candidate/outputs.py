@@ -12,7 +12,7 @@ from grader.grading.compare.expected import EPSILON, ROUNDING_UNITS, Expected
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL
 from grader.grading.outcome import diagnose, usual_remedy
-from grader.grading.wording import names, shape_text
+from grader.grading.wording import in_backticks, shape_text
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Diagnosis
 from grader.verdict.stages import TensorCheck
@@ -75,7 +75,7 @@ def differ(buffers: Sequence[TensorCheck], parameters: Collection[str] = ()) -> 
     if not wrong:
         return None
     noun = "parameter" if set(wrong) <= set(parameters) else "buffer"
-    subject = f"{noun} {names(wrong)} differs" if len(wrong) == 1 else f"{noun}s {names(wrong)} differ"
+    subject = f"{noun} {in_backticks(wrong)} differs" if len(wrong) == 1 else f"{noun}s {in_backticks(wrong)} differ"
     return f"{subject} from the reference's"
 
 
@@ -98,8 +98,10 @@ def judge_structure(
     outputs = {info.name: info for info in result.of(p.Outputs)[0].tensors}
     due = (*case.outputs, *sorted(case.others))
     if set(outputs) != set(due):
-        got = names(list(outputs)) if outputs else "nothing"
-        return _diagnosis("output_structure", f"the reference returns {names(due)}, ModelNew returns {got}", case)
+        got = in_backticks(list(outputs)) if outputs else "nothing"
+        return _diagnosis(
+            "output_structure", f"the reference returns {in_backticks(due)}, ModelNew returns {got}", case
+        )
     for name in case.others:
         if outputs[name].kind == "tensor":
             return _diagnosis("output_structure", f"{name} is a tensor, the reference's is none", case)

@@ -47,7 +47,7 @@ def with_constants(
     own, candidate.own = candidate.own, frozenset()
     again = judge()
     right = again.result.status is StageStatus.PASSED
-    wrong = _wrong(failed, constructed) if right else None
+    wrong = _wrong_constant(failed, constructed) if right else None
     if right and wrong is None:
         return again
     candidate.own = own
@@ -66,7 +66,7 @@ def _constructed(candidate: Candidate, case: Case) -> dict[str, torch.Tensor]:
     return {name: places[name].take(value) for name, value in found.items() if value is not None}
 
 
-def _wrong(case: Case, constructed: Mapping[str, torch.Tensor]) -> Diagnosis | None:
+def _wrong_constant(case: Case, constructed: Mapping[str, torch.Tensor]) -> Diagnosis | None:
     """A diagnosis if the constructor of ModelNew gives a constant other values than the reference's."""
     for name, own in constructed.items():
         difference = _difference(own, case.state[name])

@@ -17,7 +17,7 @@ from grader.grading.oracle.case import Case, input_index
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.values import is_float, with_moved
 from grader.grading.outcome import MAX_LISTED
-from grader.grading.wording import names as in_backticks
+from grader.grading.wording import in_backticks
 
 
 def dependence(candidate: Candidate, oracle: Oracle, case: Case, output: str) -> tuple[str, str] | None:

@@ -60,7 +60,7 @@ def edits(oracle: Oracle, case: Case) -> tuple[Edit, ...]:
     found: tuple[Edit, ...] = ()
     for far in (True, False):
         with contextlib.suppress(ProblemError):
-            found = _made(oracle, case, structures, output, far=far)
+            found = _make_edits(oracle, case, structures, output, far=far)
             break
     inputs, parameters = _inputs_to_edit(oracle, case, structures), _parameters_to_edit(oracle, case)
     groups = [{name: structure} for name, structure in inputs.items()] + ([parameters] if parameters else [])
@@ -126,7 +126,7 @@ def _room(oracle: Oracle, case: Case) -> int:
     return min(BLOCKS // 4 if oracle.is_slow(case) else BLOCKS, max(1, CHECK_BYTES // nbytes))
 
 
-def _made(oracle: Oracle, case: Case, structures: Structures, output: str, *, far: bool) -> tuple[Edit, ...]:
+def _make_edits(oracle: Oracle, case: Case, structures: Structures, output: str, *, far: bool) -> tuple[Edit, ...]:
     """An edit for each block of the output, and a swap. Raises ProblemError if the reference refuses the changes."""
     count = case.outputs[output].reference64.numel()
     elements = list(_one_in_each(count, min(_room(oracle, case), count)))

@@ -28,7 +28,7 @@ from grader.grading.patterns.named_factor import Factors, factor_of, named_facto
 from grader.grading.patterns.pattern import Pattern, nothing_found, within_time
 from grader.grading.patterns.rounded import confirmed_roundings
 from grader.grading.patterns.search import find_output_pattern
-from grader.grading.wording import names
+from grader.grading.wording import in_backticks
 from grader.verdict.models import Diagnosis
 from grader.verdict.stages import TensorCheck
 
@@ -127,8 +127,9 @@ def _rounded_inside(output: Mismatch) -> Diagnosis | None:
 def _parameters_as_constructed(output: Mismatch) -> Diagnosis | None:
     for moved, expected in known_mistakes.as_constructed(output.oracle, output.case):
         if tolerance.passes(expected[output.name], output.sealed):
-            what = f"{output.wrong}; it would be right with {names(moved)} as constructed"
-            remedy = f"read {names(moved)} in every forward: training changes {'their' if moved[1:] else 'its'} values"
+            which, whose = in_backticks(moved), "their" if moved[1:] else "its"
+            what = f"{output.wrong}; it would be right with {which} as constructed"
+            remedy = f"read {which} in every forward: training changes {whose} values"
             return diagnose("output_wrong", what, where=output.case.where, remedy=remedy)
     return None
 
@@ -265,9 +266,11 @@ def right_for_fewer_parameters(candidate: Candidate, oracle: Oracle, case: Case,
         return changed
 
     if found := telling(flipped, signs):
-        return f"it is right unless {names(found)} {'changes its sign' if len(found) == 1 else 'change their signs'}"
+        change = "changes its sign" if len(found) == 1 else "change their signs"
+        return f"it is right unless {in_backticks(found)} {change}"
     if found := telling(moved, before):
-        return f"it is right while {names(found)} {'has' if len(found) == 1 else 'have'} the constructor's values"
+        have = "has" if len(found) == 1 else "have"
+        return f"it is right while {in_backticks(found)} {have} the constructor's values"
     return None
 
 

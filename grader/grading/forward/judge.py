@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ from grader.grading.patterns.large_tensors import stretch
 from grader.grading.patterns.rounded import confirmed_roundings
 from grader.grading.random.distribution import judge_distribution
 from grader.grading.shortage import ran_short
-from grader.grading.wording import names
+from grader.grading.wording import in_backticks
 from grader.verdict.models import Diagnosis
 from grader.verdict.stages import ForwardResult, StageStatus, TensorCheck, VariantResult
 
@@ -43,12 +42,12 @@ class JudgedForward(Judged[ForwardResult]):
 
     probes: tuple[str, ...]
     """The codes of the probes for which there is time."""
-    left_out: frozenset[str] = frozenset()
-    """The sizes for which there is none."""
+    sizes_left_out: frozenset[str] = frozenset()
+    """The sizes for which there is no time."""
 
 
 def judge_forward(
-    candidate: Candidate, oracle: Oracle, cases: Sequence[Case], probed: Sequence[Case], *, seconds: float = math.inf
+    candidate: Candidate, oracle: Oracle, cases: Sequence[Case], probed: Sequence[Case], *, seconds: float
 ) -> JudgedForward:
     """Judge every case without a graph, up to the first failure, then run the probes. Raises Stopped.
 
@@ -72,24 +71,24 @@ def _judge(
 ) -> JudgedForward:
     """As `judge_forward`, for one way of pairing parameters."""
     started, watch = time.monotonic(), Stopwatch(lambda: candidate.clock() - oracle.seconds_run)
-    variants, diagnoses, skipped = _compare(candidate, oracle, cases, watch, seconds)
+    variants, diagnoses, sizes_left_out = _compare(candidate, oracle, cases, watch, seconds)
     probes: tuple[str, ...] = ()
     if probed and not diagnoses:
         diagnoses, probes = _probe(candidate, oracle, probed, watch, seconds)
         if starts_slowly(candidate, seconds):
-            diagnoses = (*diagnoses, _note_on_slow_starts(candidate, skipped))
-    return JudgedForward(_result(variants, diagnoses, time.monotonic() - started), diagnoses, probes, skipped)
+            diagnoses = (*diagnoses, _note_on_slow_starts(candidate, sizes_left_out))
+    return JudgedForward(_result(variants, diagnoses, time.monotonic() - started), diagnoses, probes, sizes_left_out)
 
 
 def _compare(
     candidate: Candidate, oracle: Oracle, cases: Sequence[Case], watch: Stopwatch, seconds: float
 ) -> tuple[list[VariantResult], tuple[Diagnosis, ...], frozenset[str]]:
     """Results of the cases up to the first failure, its diagnosis, and the sizes for which there is no time."""
-    variants, skipped = list[VariantResult](), frozenset[str]()
+    variants, sizes_left_out = list[VariantResult](), frozenset[str]()
     for case in cases:
-        if case.variant != cases[0].variant and not skipped and starts_slowly(candidate, seconds):
-            skipped = _left_out(cases)
-        if case.variant in skipped:
+        if case.variant != cases[0].variant and not sizes_left_out and starts_slowly(candidate, seconds):
+            sizes_left_out = _draw_sizes_to_leave_out(cases)
+        if case.variant in sizes_left_out:
             continue
         if not case.training and not starts_slowly(candidate, seconds):
             candidate.forget()  # where weights are loaded for inference, a new model is called in eval() first
@@ -99,12 +98,13 @@ def _compare(
         status = StageStatus.PASSED if diagnosis is None else StageStatus.FAILED
         variants.append(VariantResult(variant=case.name, status=status, seed=case.seed, tensors=tuple(checks)))
         if diagnosis is not None and candidate.worker.ended:
-            return variants, (diagnosis,), skipped
+            return variants, (diagnosis,), sizes_left_out
         if diagnosis is not None:
             variants += _wrong_at_full_size(candidate, cases, case, checks)
             other_mode = _other_mode(candidate, oracle, cases, case, diagnosis)
-            return variants, (diagnosis,) if other_mode is None else tuple(fold(other_mode, [diagnosis])), skipped
-    return variants, (), skipped
+            diagnoses = (diagnosis,) if other_mode is None else tuple(fold(other_mode, [diagnosis]))
+            return variants, diagnoses, sizes_left_out
+    return variants, (), sizes_left_out
 
 
 def _wrong_at_full_size(
@@ -141,8 +141,8 @@ def _probe(
     return (*diagnoses, *left_out("forward's probes", drawn.left_out, each)), tuple(drawn.begun)
 
 
-def _note_on_slow_starts(candidate: Candidate, skipped: frozenset[str]) -> Diagnosis:
-    sizes = f"the size {names(sorted(skipped))}, drawn at random, and " if skipped else ""
+def _note_on_slow_starts(candidate: Candidate, sizes_left_out: frozenset[str]) -> Diagnosis:
+    sizes = f"the size {in_backticks(sorted(sizes_left_out))}, drawn at random, and " if sizes_left_out else ""
     why = f"a first call takes {candidate.slowest_seconds:.2g} s, as one that compiles does"
     return diagnose("checks_left_out", f"{why}: {sizes}strided inputs were left out", severity="info")
 
@@ -152,7 +152,7 @@ def starts_slowly(candidate: Candidate, seconds: float) -> bool:
     return candidate.slowest_seconds > len(STAGES) * seconds
 
 
-def _left_out(cases: Sequence[Case]) -> frozenset[str]:
+def _draw_sizes_to_leave_out(cases: Sequence[Case]) -> frozenset[str]:
     """All but a random one of the sizes between the first and the last, which is timed."""
     between = list(dict.fromkeys(case.variant for case in cases))[1:-1]
     return frozenset(chance.draw.sample(between, max(0, len(between) - 1)))
@@ -228,7 +228,7 @@ def _judge_buffers(
     missing = [name for name in case.buffers if name not in matched]
     if case.updated_buffers & set(missing) and not capabilities.only_count(oracle, case, tuple(missing)):
         checks += [TensorCheck(name=name, status="missing", message=f"buffer `{name}` is missing") for name in missing]
-        what = f"the reference updates the buffer {names(missing)}, which ModelNew does not have"
+        what = f"the reference updates the buffer {in_backticks(missing)}, which ModelNew does not have"
         return checks, diagnose("buffers_not_updated", what, where=case.where, remedy="register it, and update it")
     return checks, None
 
@@ -255,7 +255,7 @@ def _other_mode(
     if ignores_mode(candidate, case):
         seen, remedy = "ModelNew returns the same in both modes", "honour self.training"
         if uses_updated_buffers(oracle, case):
-            remedy = f"in train(), compute the output from {names(sorted(case.updated_buffers))} as updated"
+            remedy = f"in train(), compute the output from {in_backticks(sorted(case.updated_buffers))} as updated"
     return diagnose("train_eval_mismatch", f"{what}; {seen}", where=where, remedy=remedy)
 
 

@@ -60,7 +60,7 @@ def judge_other_inputs(candidate: Candidate, oracle: Oracle, cases: Sequence[Cas
         return None
 
     def judge(one: Candidate) -> Diagnosis | None:
-        return narrow_inputs(_wrong(one, others), others, case)
+        return narrow_inputs(_wrong_outputs(one, others), others, case)
 
     diagnosis = judge(candidate)
     if diagnosis is None or not reference_passes(candidate, oracle, case, "other inputs", judge, ("error", "warning")):
@@ -134,7 +134,7 @@ def _scales_whole_numbers(others: Sequence[OtherInputs], case: Case) -> bool:
     return any(new is not old and is_float(old) and values_of(old).whole for new, old in pairs)
 
 
-def _wrong(candidate: Candidate, others: Sequence[OtherInputs]) -> dict[str, WrongTensor]:
+def _wrong_outputs(candidate: Candidate, others: Sequence[OtherInputs]) -> dict[str, WrongTensor]:
     """Faults by change. After inputs that raise, another job goes on with the next ones."""
     wrong: dict[str, WrongTensor] = {}
     left = list(others)

@@ -38,7 +38,7 @@ def outputs_depend_on_inputs(candidate: Candidate, oracle: Oracle, case: Case) -
     made = edits(oracle, case)
     if not made:
         return None
-    result = _run(candidate, case, made)
+    result = _run_edits(candidate, case, made)
     for mode in case.modes:
         for index, edit in enumerate(made, 1):
             tapes = _tape(0, mode), _tape(index, mode)
@@ -48,7 +48,7 @@ def outputs_depend_on_inputs(candidate: Candidate, oracle: Oracle, case: Case) -
             seen, wrong = f"after {edit.change}, {fault}", None
             if not are_right(case, result, tapes[1]):  # unlike those before the edit
                 wrong = wrong_alone(candidate, oracle, edit.case, seen)
-            if wrong is None and _fault(case, edit, _run(candidate, case, made), tapes) is None:
+            if wrong is None and _fault(case, edit, _run_edits(candidate, case, made), tapes) is None:
                 wrong = right_again(seen, edit.case)
             return of_mode(wrong or _diagnosis(edit, fault), case, mode)
     return None
@@ -57,14 +57,14 @@ def outputs_depend_on_inputs(candidate: Candidate, oracle: Oracle, case: Case) -
 def _right_elsewhere(candidate: Candidate, oracle: Oracle, case: Case, edit: Edit, mode: bool) -> bool:
     """Whether the outputs follow other elements that get the last one's value. Raises Stopped."""
     others = elsewhere(oracle, case, edit)
-    result = _run(candidate, case, others)
+    result = _run_edits(candidate, case, others)
     faults = (
         _fault(case, other, result, (_tape(0, mode), _tape(index, mode))) for index, other in enumerate(others, 1)
     )
     return bool(others) and not any(faults)
 
 
-def _run(candidate: Candidate, case: Case, edits: Sequence[Edit]) -> JobResult:
+def _run_edits(candidate: Candidate, case: Case, edits: Sequence[Edit]) -> JobResult:
     """Forwards of the case and of each edit in place, in each mode. Raises Stopped."""
     turns = [case, *(edit.case for edit in edits)]
     job, last = candidate.script(case), case

@@ -10,7 +10,7 @@ from grader.grading.candidate.candidate import Candidate
 from grader.grading.control import reference_passes, with_memory
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import in_eval
+from grader.grading.outcome import said_of_eval
 from grader.verdict.models import Diagnosis
 
 Function = Callable[[Candidate, Oracle, Case], Diagnosis | None]
@@ -50,7 +50,7 @@ def probe(code: str, *, rank: int) -> Callable[[Function], Function]:
 
 def of_mode(diagnosis: Diagnosis, case: Case, training: bool) -> Diagnosis:
     """The diagnosis of a turn in this mode."""
-    return diagnosis if training == case.training else in_eval(diagnosis)
+    return diagnosis if training == case.training else said_of_eval(diagnosis)
 
 
 def probe_codes() -> tuple[str, ...]:
@@ -70,7 +70,7 @@ def run_probes(
     for case in cases[1:]:
         if not any(diagnosis.severity == "error" for diagnosis in diagnoses):
             more = (one for one in _probe(candidate, oracle, case, run) if one.severity == "error")
-            diagnoses = (*map(in_eval, more), *diagnoses)
+            diagnoses = (*map(said_of_eval, more), *diagnoses)
     return diagnoses
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 
 import torch
 
@@ -21,7 +21,7 @@ from grader.grading.oracle import capabilities, other_parameters, variations
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.outcome import diagnose, first_line, fresh_tensor, on_another_draw
-from grader.grading.wording import names
+from grader.grading.wording import in_backticks
 from grader.verdict.models import Diagnosis
 from grader.verdict.stages import TensorCheck
 
@@ -55,7 +55,7 @@ def outputs_are_current(candidate: Candidate, oracle: Oracle, case: Case) -> Dia
     edited = variations.edited(oracle, case)
     moved = oracle.case(case.variant, training=case.training, draw=1)
     turns = list(_turns(oracle, case, edited, moved))
-    result = _run(candidate, turns)
+    result = _run_turns(candidate, turns)
     for mode, key in zip(case.modes, "ac", strict=False):
         for i in _tensor_specs(case):
             before, after = case.inputs[i], result.sealed.get(f"input:{key}:{i}")
@@ -83,7 +83,7 @@ def _turns(oracle: Oracle, case: Case, edited: Case, moved: Case) -> Iterator[Tu
             yield Turn(one, few, True, "after a few elements of each parameter changed in place", mode)
         yield Turn(other, case, False, "for the same values at a new address", mode)
         for change in changes:
-            yield Turn(other, change.case, True, f"after {names(change.changed)} alone changed in place", mode)
+            yield Turn(other, change.case, True, f"after {in_backticks(change.changed)} alone changed in place", mode)
         if same_model:
             yield Turn(other, moved, True, "after inputs and parameters changed in place", mode)
             yield Turn(other, mixed, True, "when the inputs of an earlier call come with other parameters", mode)
@@ -111,7 +111,7 @@ def _cause(
         raced = race(candidate, case, f"{turn.change}, {what}", some_wrong=other_state)
         if raced is not None:
             return raced
-    if _check(turns, index, name, _run(candidate, turns)).status != "failed":
+    if _check(turns, index, name, _run_turns(candidate, turns)).status != "failed":
         return of_mode(right_again(f"{turn.change}, {what}", turn.case), case, turn.training)
     if turn.case is not case and sealed is not None and not _is_stale(oracle, turns[:index], turn, name, sealed):
         # Where the first draw is wrong now too, calls before it are at fault and no value of the other draw.
@@ -126,7 +126,7 @@ def _cause(
     return of_mode(diagnose("stale_output", what, where=turn.change, remedy=remedy), case, turn.training)
 
 
-def _run(candidate: Candidate, turns: Sequence[Turn]) -> JobResult:
+def _run_turns(candidate: Candidate, turns: Sequence[Turn]) -> JobResult:
     """The outputs of these forwards in a row. Raises Stopped."""
     case = turns[0].case
     job, last = candidate.script(case), case
@@ -184,7 +184,7 @@ def outputs_are_kept(candidate: Candidate, oracle: Oracle, case: Case) -> Diagno
     if result.failure is not None:
         what = f"after the next forward, the output of the previous one raises {first_line(result.failure)}"
         return diagnose("output_overwritten", what, remedy=fresh_tensor("forward", candidate.captures_graphs))
-    for training, name in product(case.modes, case.outputs):
+    for training, name in itertools.product(case.modes, case.outputs):
         if check_output(case, result, name, capabilities.tape_of(training)).status == "failed":
             what = f"the next forward overwrites the {name} that the previous one returned"
             remedy = fresh_tensor("forward", candidate.captures_graphs)

@@ -8,7 +8,7 @@ from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.parameter_matching import Matching
 from grader.grading.oracle.case import Case
 from grader.grading.outcome import diagnose
-from grader.grading.wording import names
+from grader.grading.wording import in_backticks
 from grader.verdict.models import Diagnosis
 
 
@@ -28,7 +28,7 @@ def without_counterpart(candidate: Candidate, case: Case, wrong: str) -> Diagnos
         what = f"{_unmatched(matching, missing)}; {wrong}"
         return diagnose("parameters_unmatched", what, where=case.where, remedy=remedy)
     if missing:
-        what = f"ModelNew has no parameter for the reference's {names(missing)}; {wrong}"
+        what = f"ModelNew has no parameter for the reference's {in_backticks(missing)}; {wrong}"
         remedy = "keep names and shapes of Model's parameters"
         return diagnose("parameters_missing", what, where=case.where, remedy=remedy)
     return None
@@ -39,7 +39,7 @@ def with_own_parameters(candidate: Candidate, case: Case, found: Diagnosis) -> D
     own = candidate.unpaired_parameters(case)
     if found.code != "output_wrong" or not own:
         return found
-    note = f"Model has no counterpart of ModelNew's {names(own)}, so that constructed values stay there"
+    note = f"Model has no counterpart of ModelNew's {in_backticks(own)}, so that constructed values stay there"
     return found.model_copy(update={"message": f"{found.message}; {note}"})
 
 
@@ -48,8 +48,10 @@ def _unmatched(matching: Matching, missing: Sequence[str]) -> str:
     if missing and matching.extra:
         return (
             f"neither names nor values under equal seeds (as they are, reordered or joined) show which of ModelNew's "
-            f"{names(matching.extra)} holds the reference's {names(missing)}"
+            f"{in_backticks(matching.extra)} holds the reference's {in_backticks(missing)}"
         )
     pairs = [f"{matching.places[name].name} for {name}" for name in matching.guessed]
-    what = f"ModelNew's {names(pairs)} are paired by order alone: neither names nor values under equal seeds agree"
-    return f"{what}, and it has nothing for {names(missing)}" if missing else what
+    what = (
+        f"ModelNew's {in_backticks(pairs)} are paired by order alone: neither names nor values under equal seeds agree"
+    )
+    return f"{what}, and it has nothing for {in_backticks(missing)}" if missing else what

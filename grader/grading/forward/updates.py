@@ -58,7 +58,7 @@ def _from_zeros(candidate: Candidate, oracle: Oracle, case: Case, updated: Seque
     for name in updated:
         sealed = result.sealed.get(f"state:{MODEL}:{matched[name]}")
         value = None if sealed is None else places[name].take(sealed)
-        wrong = None if value is None else _wrong(zeroed.buffers[name], value)
+        wrong = None if value is None else _wrong_buffer(zeroed.buffers[name], value)
         if wrong is not None:
             amount, remedy = explain_buffers(zeroed, {name: value}, oracle)
             step = "a second" if any(not is_float(case.state[buffer]) for buffer in case.updated_buffers) else "one"
@@ -170,7 +170,7 @@ def _zeroed(oracle: Oracle, case: Case) -> Case:
     return replace(zeroed, buffers=_as_long(case, variations.buffers_for(oracle, zeroed)))
 
 
-def _wrong(expected: Expected, value: torch.Tensor) -> str | None:
+def _wrong_buffer(expected: Expected, value: torch.Tensor) -> str | None:
     """A text on a wrong statistic; None if it is right, or says nothing because it is not finite."""
     right = expected.reference64.cpu()
     if expected.spread is None or not expected.has_float64 or not bool(right.isfinite().all()):

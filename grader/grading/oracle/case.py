@@ -15,7 +15,7 @@ import torch
 from grader.executor import JobBuilder, TensorSpec
 from grader.grading import chance
 from grader.grading.compare.expected import Expected
-from grader.grading.wording import names
+from grader.grading.wording import in_backticks
 
 Table = Literal["outputs", "gradients", "buffers"]
 
@@ -140,7 +140,7 @@ class Case:
 
     def shown(self, operands: Iterable[str]) -> str:
         """The names of operands in a message."""
-        return names([self.operand_names.get(name, name) for name in operands])
+        return in_backticks([self.operand_names.get(name, name) for name in operands])
 
     def with_operand(self, name: str, value: torch.Tensor) -> Case:
         """The same case with another value of one input or parameter; its expected values stay."""
@@ -184,7 +184,7 @@ class Case:
         object.__setattr__(other, "answers", self.answers)
         return other
 
-    def in_eval(self) -> Case:
+    def as_eval(self) -> Case:
         """The same case in eval(), for a reference whose train() and eval() do the same."""
         return self.alike(training=False)
 

@@ -94,9 +94,11 @@ def judge_distribution(candidate: Candidate, oracle: Oracle, case: Case) -> tupl
     if not _parts(case):
         return None
     with on_one_thread():
-        found = _judge(candidate, oracle, case, grad=False)
+        found = _judge_draws(candidate, oracle, case, grad=False)
         if found is None:
-            found = _judge(candidate, oracle, _with_equal_rows(oracle, case), grad=bool(case.wrt), equal_rows=True)
+            found = _judge_draws(
+                candidate, oracle, _with_equal_rows(oracle, case), grad=bool(case.wrt), equal_rows=True
+            )
         return found
 
 
@@ -126,7 +128,7 @@ def _with_equal_rows(oracle: Oracle, case: Case) -> Case:
     return other
 
 
-def _judge(
+def _judge_draws(
     candidate: Candidate, oracle: Oracle, case: Case, *, grad: bool, equal_rows: bool = False
 ) -> tuple[str, Diagnosis] | None:
     def reference(case: Case = case, times: int = 1) -> dict[TensorKey, torch.Tensor]:

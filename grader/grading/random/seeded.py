@@ -45,13 +45,13 @@ def own_values(candidate: Candidate, case: Case) -> Case | None:
     None where equal calls give other outputs, or one raises. Raises Stopped.
     """
     case = case.alike(forward_seed=chance.new_seed())
-    own, again = _run(candidate, case), _run(candidate, case)
+    own, again = _evaluate(candidate, case), _evaluate(candidate, case)
     if own is None or again is None or not all(same_bits(own.outputs[n], again.outputs[n]) for n in case.outputs):
         return None
     trackers = Trackers(own, None, has_float64=True)
     for _ in range(PERTURBED_RUNS):
         inputs, state = perturbed(case.inputs), perturbed_state(case.state)
-        run = _run(candidate, replace(case, inputs=tuple(inputs), state=state))
+        run = _evaluate(candidate, replace(case, inputs=tuple(inputs), state=state))
         if run is None or any((run.gradients[name] is None) != (own.gradients[name] is None) for name in case.wrt):
             return None
         trackers.add(run)
@@ -73,7 +73,7 @@ def own_values(candidate: Candidate, case: Case) -> Case | None:
     )
 
 
-def _run(candidate: Candidate, case: Case) -> Evaluation | None:
+def _evaluate(candidate: Candidate, case: Case) -> Evaluation | None:
     """One forward and backward, by the reference's names."""
     job = product_job(candidate, case)
     export_outputs(job, case, "a")

@@ -19,7 +19,7 @@ from typing import Literal
 from grader.grading.timing.statistics import UNBIASED, Bias, Round, Verdict, speedup, verdict_of
 from grader.machine.backends import backend
 from grader.verdict.models import Device
-from grader.verdict.stages import PhaseTiming
+from grader.verdict.stages import FigureTiming
 
 AGREEMENT = 0.05
 """Share of the referee's time. A reported time that is shorter by more, noise apart, is replaced by the referee's.
@@ -173,7 +173,7 @@ class Samples:
         return Round(tuple(max(ms, 1e-6) for ms in reference), tuple(max(ms, 1e-6) for ms in candidate))
 
 
-def timing_of(samples: Samples) -> tuple[PhaseTiming, bool]:
+def timing_of(samples: Samples) -> tuple[FigureTiming, bool]:
     """The figure, and whether the reported times are shorter than the referee's clock allows."""
     reported, refereed = samples.reported(), samples.refereed()
     typical, excess = samples.typical(), samples.excess()
@@ -194,12 +194,12 @@ def _verdict(samples: Samples, low: float, high: float, reference_ms: float) -> 
     return verdict_of(low, high, samples.count / 2, samples.device, reference_ms, samples.bias)
 
 
-def _phase(rounds: Sequence[Round], clock: Literal["worker", "referee"], samples: Samples) -> PhaseTiming:
+def _phase(rounds: Sequence[Round], clock: Literal["worker", "referee"], samples: Samples) -> FigureTiming:
     figures = speedup(rounds)
     candidate_ms = [value for r in rounds for value in r.candidate_ms]
     reference_ms = [value for r in rounds for value in r.reference_ms]
     typical_ms = statistics.median(reference_ms)
-    return PhaseTiming(
+    return FigureTiming(
         candidate_ms=statistics.median(candidate_ms),
         reference_ms=typical_ms,
         speedup=figures.speedup,

@@ -23,7 +23,7 @@ from grader.grading.timing.stopping import RoundLimits
 from grader.grading.timing.untimed import faults_of_values
 from grader.machine.backends import backend
 from grader.verdict.models import Diagnosis
-from grader.verdict.stages import PhaseTiming, StageStatus, TimingResult
+from grader.verdict.stages import FigureTiming, StageStatus, TimingResult
 
 _Times = TypeVar("_Times")
 
@@ -55,7 +55,7 @@ def judge_timing(
     tf32 = tf32 and shipped_flags.matter(oracle, case)
     few_bits = tf32 and shipped_flags.applies(oracle, case)
 
-    def timed(*, in_turn: bool) -> tuple[Rounds, dict[str, tuple[PhaseTiming, bool]], ClockWatch]:
+    def timed(*, in_turn: bool) -> tuple[Rounds, dict[str, tuple[FigureTiming, bool]], ClockWatch]:
         with WorkerPair(candidate, oracle, case, tf32=tf32, few_bits=few_bits, in_turn=in_turn) as pair:
             known = _known_calls(oracle, case, phases, tf32=tf32)
             rounds = Rounds(pair, phases, oracle.device, known, limits, pace_apart)
@@ -136,7 +136,7 @@ def _judge_other_sizes(candidate: Candidate, oracle: Oracle, cases: Sequence[Cas
             raise WrongOutput(wrong)
 
 
-def _figures(rounds: Rounds) -> tuple[dict[str, tuple[PhaseTiming, bool]], ClockWatch]:
+def _figures(rounds: Rounds) -> tuple[dict[str, tuple[FigureTiming, bool]], ClockWatch]:
     """Figures by name, as `timing_of` returns them.
 
     All rounds are repeated once if the clocks disagree: a disturbance of the machine may last for some rounds.
@@ -149,7 +149,7 @@ def _figures(rounds: Rounds) -> tuple[dict[str, tuple[PhaseTiming, bool]], Clock
     return figures, watch
 
 
-def _disagreement(name: str, timing: PhaseTiming) -> Diagnosis:
+def _disagreement(name: str, timing: FigureTiming) -> Diagnosis:
     return diagnose(
         "clock_disagreement",
         f"the {name} time reported inside the sandbox is shorter than the referee's clock allows",

@@ -124,7 +124,7 @@ class WorkerPair:
         self._caller.await_pages()
         self._renewed = False
         try:
-            made, wrong = self._made(sources, reference_first, counts=counts)
+            made, wrong = self._make_calls(sources, reference_first, counts=counts)
         except ReferenceRefused:
             if not probed:
                 raise
@@ -134,7 +134,7 @@ class WorkerPair:
                 del side[phase][position]
         return _typical(made["reference"], self._oracle.device), _typical(made["candidate"], self._oracle.device), wrong
 
-    def _made(
+    def _make_calls(
         self, sources: Mapping[Phase, Sequence[Source]], reference_first: bool, *, counts: bool
     ) -> tuple[dict[Which, dict[Phase, list[Call]]], WrongCall | None]:
         """The calls of each side, without their tensors, and what was wrong. Raises NotQueued."""

@@ -34,7 +34,7 @@ from grader.grading.oracle.remembered import remembered
 from grader.grading.outcome import diagnose
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Diagnosis, Environment
-from grader.verdict.stages import PhaseTiming, TimingResult
+from grader.verdict.stages import FigureTiming, TimingResult
 
 SPLIT_PRODUCTS = 3
 """TensorFloat-32 products that make up one of nearly float32 precision."""
@@ -168,7 +168,7 @@ def bound_ms(parts: Sequence[p.Work], peaks: Peaks, device: Device, *, tf32: boo
     return 1e3 * max(products, pointwise, moved)
 
 
-def share(phase: PhaseTiming) -> float:
+def share(phase: FigureTiming) -> float:
     """Share of the roofline that the candidate reaches; 0 without a bound."""
     return 0.0 if phase.bound_ms is None else phase.bound_ms / max(phase.candidate_ms, 1e-9)
 
@@ -203,7 +203,7 @@ def _with_bounds(timing: TimingResult, work: p.Counted, bound_of: Callable[[Sequ
         parts |= {"backward": [work.backward], "total": [work.forward, work.backward]}
     changed = {}
     for name, passes in parts.items():
-        phase: PhaseTiming | None = getattr(timing, name)
+        phase: FigureTiming | None = getattr(timing, name)
         if phase is not None:
             bound = bound_of(passes)
             given = bound if 0 < bound <= phase.reference_ms else None
@@ -219,5 +219,5 @@ def _uncached_bytes(work: p.Work, peaks: Peaks, device: Device) -> int:
     return max(0, work.read_bytes + work.written_bytes - peaks.cache_bytes)
 
 
-def _phases(timing: TimingResult) -> list[PhaseTiming]:
+def _phases(timing: TimingResult) -> list[FigureTiming]:
     return [phase for phase in (timing.forward, timing.backward, timing.total) if phase is not None]

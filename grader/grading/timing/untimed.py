@@ -101,7 +101,7 @@ def faults_of_draws(
             continue
         judged = judge_product(candidate, other)
         if judged.diagnoses:
-            run_on = replace(experiment_cases[0], first=other, in_eval=None)
+            run_on = replace(experiment_cases[0], first=other, eval_cases=None)
             return list(map(on_another_draw, explain_gradients(candidate, oracle, (), other, judged, run_on)))
     return []
 

@@ -11,7 +11,7 @@ from db.against import Speedup
 from db.rows import Row
 from grader.report.site.formats import interval, power, times
 from grader.report.site.svg import CHART_WIDTH, Scale, apart, chart, element, line, path, text
-from grader.verdict.stages import PhaseTiming, StageSeconds
+from grader.verdict.stages import FigureTiming, StageSeconds
 
 LEFT = 84
 """Where a logarithmic chart begins, behind its labels, in pixels."""
@@ -57,7 +57,7 @@ def intervals_chart(rows: Sequence[tuple[Row, Speedup]], key: str) -> Markup:
     )
 
 
-def phases_chart(phases: Sequence[tuple[str, PhaseTiming]]) -> Markup:
+def phases_chart(phases: Sequence[tuple[str, FigureTiming]]) -> Markup:
     """One verdict's speedups with intervals, one line per phase."""
     speedups = [Speedup(one.speedup, one.ci_low, one.ci_high) for _, one in phases]
     bottom = 10 + 34 * len(phases)
@@ -120,7 +120,7 @@ def seconds_chart(seconds: StageSeconds) -> Markup:
     )
 
 
-def rounds_chart(phase: PhaseTiming, name: str, key: str) -> Markup:
+def rounds_chart(phase: FigureTiming, name: str, key: str) -> Markup:
     """The time of each sample of candidate and reference, in the order of measurement."""
     candidate, reference = phase.candidate_samples_ms, phase.reference_samples_ms
     finite = [one for one in (*candidate, *reference) if math.isfinite(one)] or [0.0]

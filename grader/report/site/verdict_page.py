@@ -22,7 +22,7 @@ from grader.report.site.timing_charts import phases_chart, rounds_chart, seconds
 from grader.report.text import shown_variant
 from grader.verdict.models import Verdict
 from grader.verdict.profiles import CLAIM, COUNTED, Profile
-from grader.verdict.stages import PhaseTiming, StageStatus, TimingResult
+from grader.verdict.stages import FigureTiming, StageStatus, TimingResult
 from grader.verdict.value import Value
 
 _SAME_RATIO = 0.005
@@ -93,15 +93,15 @@ def verdict_page(page: VerdictPage, verdict: Verdict | None) -> str:
     )
 
 
-def _phases(verdict: Verdict | None) -> Iterator[tuple[str, PhaseTiming]]:
+def _phases(verdict: Verdict | None) -> Iterator[tuple[str, FigureTiming]]:
     timing = _timing(verdict)
     for name in ("total", "forward", "backward"):
-        phase: PhaseTiming | None = getattr(timing, name)
+        phase: FigureTiming | None = getattr(timing, name)
         if phase is not None:
             yield name, phase
 
 
-def _phases_svg(phases: Sequence[tuple[str, PhaseTiming]]) -> Markup:
+def _phases_svg(phases: Sequence[tuple[str, FigureTiming]]) -> Markup:
     drawn = [
         (name, phase)
         for name, phase in phases
@@ -114,7 +114,7 @@ def _timing(verdict: Verdict | None) -> TimingResult:
     return (verdict.timing if verdict else None) or TimingResult(status=StageStatus.SKIPPED)
 
 
-def _differing_ratios(phases: Sequence[tuple[str, PhaseTiming]]) -> Iterator[str]:
+def _differing_ratios(phases: Sequence[tuple[str, FigureTiming]]) -> Iterator[str]:
     """Yields a phrase for each phase whose speedup is not about the ratio of the two times beside it."""
     for name, phase in phases:
         ratio = phase.reference_ms / phase.candidate_ms if phase.candidate_ms > 0 else math.inf
@@ -122,7 +122,7 @@ def _differing_ratios(phases: Sequence[tuple[str, PhaseTiming]]) -> Iterator[str
             yield f"{name} {times(ratio)} instead of {times(phase.speedup)}"
 
 
-def _bound_shares(phases: dict[str, PhaseTiming]) -> list[BoundShares]:
+def _bound_shares(phases: dict[str, FigureTiming]) -> list[BoundShares]:
     """This verdict's shares of the roofline bound; empty if no bound is known."""
     shares = {
         name: phase.bound_ms / phase.candidate_ms
@@ -132,7 +132,7 @@ def _bound_shares(phases: dict[str, PhaseTiming]) -> list[BoundShares]:
     return [BoundShares("this submission", shares.get("total"), shares.get("forward"))] if shares else []
 
 
-def _rounds(phases: Sequence[tuple[str, PhaseTiming]]) -> list[tuple[str, PhaseTiming, Markup]]:
+def _rounds(phases: Sequence[tuple[str, FigureTiming]]) -> list[tuple[str, FigureTiming, Markup]]:
     return [
         (name, phase, rounds_chart(phase, name, f"rounds-chart-{name}"))
         for name, phase in phases

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from grader.verdict.labels import LABELS
 from grader.verdict.models import Verdict
 from grader.verdict.rewards import NO_KERNEL
-from grader.verdict.stages import Baseline, PhaseTiming, TimingResult
+from grader.verdict.stages import Baseline, FigureTiming, TimingResult
 
 NEAR_THE_BOUND = 0.9
 """Share of the roofline bound from which on little is left: the bound is a low estimate. A choice."""
@@ -43,7 +43,7 @@ def _slower_half(timing: TimingResult) -> Iterator[str]:
         )
 
 
-def _bound(whole: PhaseTiming) -> Iterator[str]:
+def _bound(whole: FigureTiming) -> Iterator[str]:
     if not whole.bound_ms:
         return
     share = whole.bound_ms / whole.candidate_ms
@@ -69,7 +69,7 @@ def _kernels(verdict: Verdict) -> Iterator[str]:
         )
 
 
-def _compiled(timing: TimingResult, whole: PhaseTiming) -> Iterator[str]:
+def _compiled(timing: TimingResult, whole: FigureTiming) -> Iterator[str]:
     eager = next((one for one in timing.baselines if one.name == "eager"), None)
     for one in timing.baselines if eager else ():
         baseline_ms, eager_ms = _milliseconds(one, timing), eager and _milliseconds(eager, timing)

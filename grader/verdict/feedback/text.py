@@ -10,7 +10,7 @@ from grader.verdict.feedback.next_steps import next_steps
 from grader.verdict.feedback.quotes import cleaned, fenced, tokens, wrapped
 from grader.verdict.feedback.source_lines import relevant_lines, submission_frames
 from grader.verdict.models import Diagnosis, Status, Verdict
-from grader.verdict.stages import PhaseTiming, TensorCheck
+from grader.verdict.stages import FigureTiming, TensorCheck
 
 FEWEST_TOKENS = 120
 """Room for the first line and the remedy of any code."""
@@ -85,7 +85,7 @@ def _first_line(verdict: Verdict, cause: Diagnosis | None) -> str:
     return f"correct: {what}: {_speedup(whole)} as fast as eager PyTorch: {whole.verdict}."
 
 
-def _speedup(phase: PhaseTiming) -> str:
+def _speedup(phase: FigureTiming) -> str:
     return f"{phase.speedup:.3f}x [{phase.ci_low:.3f}, {phase.ci_high:.3f}]"
 
 

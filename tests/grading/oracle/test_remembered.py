@@ -24,7 +24,7 @@ def test_a_case_is_asked_once_in_each_mode(oracle):
     case = oracle.case("small")
     assert other_inputs(oracle, case) is other_inputs(oracle, case)
     assert other_inputs(oracle, case.alike(also_in_eval=True)) is other_inputs(oracle, case)
-    assert other_inputs(oracle, case.in_eval()) is not other_inputs(oracle, case)
+    assert other_inputs(oracle, case.as_eval()) is not other_inputs(oracle, case)
 
 
 def test_other_values_are_asked_anew(oracle):

@@ -15,7 +15,7 @@ from grader.grading.timing.roofline import Peaks, Roofline, above_roofline, boun
 from grader.options import GraderOptions
 from grader.verdict.models import Device, Problem, Submission
 from grader.verdict.precision import Precision
-from grader.verdict.stages import PhaseTiming, StageStatus, TimingResult
+from grader.verdict.stages import FigureTiming, StageStatus, TimingResult
 from grader.worker.checks.work_count import Counter, nbytes
 from grader.worker.timing import peaks
 from grader.worker.timing.peaks import measured_peaks
@@ -172,7 +172,7 @@ class Oracle:
 
 
 def timing(candidate_ms, reference_ms=2000.0):
-    phase = PhaseTiming(
+    phase = FigureTiming(
         candidate_ms=candidate_ms, reference_ms=reference_ms, speedup=1.0, ci_low=1.0, ci_high=1.0, rounds=7
     )
     return TimingResult(status=StageStatus.PASSED, forward=phase)

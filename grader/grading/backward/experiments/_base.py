@@ -14,7 +14,7 @@ from grader.grading.candidate.vjp import Answer, product, product_job
 from grader.grading.compare import scaling, tolerance
 from grader.grading.compare.scaling import REDUCED_PRECISION
 from grader.grading.oracle.case import Case
-from grader.grading.outcome import in_eval
+from grader.grading.outcome import said_of_eval
 from grader.verdict.codes import CODES
 from grader.verdict.models import Diagnosis
 
@@ -40,7 +40,7 @@ class ExperimentCases:
     """Whether the reference's backward of a case does not need its outputs (`oracle/capabilities.py`)."""
     alone: Callable[[Case], Mapping[str, Case]] = lambda _: {}
     """A case with the grad_output of each output alone, by the output's name (`oracle/each_output.py`)."""
-    in_eval: ExperimentCases | None = None
+    eval_cases: ExperimentCases | None = None
     """The same cases in eval(), for a reference that does the same in both modes. An experiment asks both, in one job
     where it can: a submission may tell the modes apart."""
 
@@ -53,7 +53,7 @@ class ExperimentCases:
     @property
     def modes(self) -> tuple[ExperimentCases, ...]:
         """These cases, then those in eval() if the reference does the same there."""
-        return (self,) if self.in_eval is None else (self, self.in_eval)
+        return (self,) if self.eval_cases is None else (self, self.eval_cases)
 
     def in_each_mode(self, check: Callable[[ExperimentCases], Diagnosis | None]) -> Diagnosis | None:
         """The first diagnosis of a check that is made in each of the `modes`."""
@@ -62,7 +62,7 @@ class ExperimentCases:
 
     def of_mode(self, mode: ExperimentCases, diagnosis: Diagnosis | None) -> Diagnosis | None:
         """The diagnosis of one of the `modes`."""
-        return diagnosis if diagnosis is None or mode is self else in_eval(diagnosis)
+        return diagnosis if diagnosis is None or mode is self else said_of_eval(diagnosis)
 
 
 Function = Callable[[Candidate, ExperimentCases], Diagnosis | None]

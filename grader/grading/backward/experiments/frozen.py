@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 from collections.abc import Iterator, Sequence
-from itertools import product
 
 from grader.grading.backward.experiments._base import ExperimentCases, experiment, first_wrong
 from grader.grading.candidate.candidate import Candidate, export_buffers
@@ -13,7 +13,7 @@ from grader.grading.candidate.outputs import check_buffers, differ
 from grader.grading.candidate.vjp import Answer, attempt_each, one_product, product_job
 from grader.grading.oracle.case import Case, is_input
 from grader.grading.outcome import MAX_LISTED, diagnose, first_line
-from grader.grading.wording import names
+from grader.grading.wording import in_backticks
 from grader.verdict.models import Diagnosis
 
 MAX_SUBSETS = 48
@@ -38,15 +38,15 @@ def ignores_needs_input_grad(candidate: Candidate, cases: ExperimentCases) -> Di
     present = [name for name, expected in cases.first.gradients.items() if expected is not None]
     drawn = random.Random(cases.first.seed)  # no submission can foresee it, and asked again, it asks the same
     groups, rest = _subsets(present, drawn)
-    turns = [*product(cases.modes, groups), *((drawn.choice(cases.modes), subset) for subset in rest)]
+    turns = [*itertools.product(cases.modes, groups), *((drawn.choice(cases.modes), subset) for subset in rest)]
     for mode, frozen, answer in _with_frozen(candidate, turns, cases.seconds):
-        diagnosis = _wrong(candidate, mode.first, frozen, answer)
+        diagnosis = _wrong_gradient(candidate, mode.first, frozen, answer)
         if diagnosis is not None:
             return cases.of_mode(mode, diagnosis)
     return None
 
 
-def _wrong(candidate: Candidate, case: Case, frozen: tuple[str, ...], answer: Answer) -> Diagnosis | None:
+def _wrong_gradient(candidate: Candidate, case: Case, frozen: tuple[str, ...], answer: Answer) -> Diagnosis | None:
     if answer.result.failure is None:
         operand = first_wrong(candidate, case, answer.result, key=answer.key, only=set(case.wrt) - set(frozen))
         if operand is None:
@@ -55,7 +55,7 @@ def _wrong(candidate: Candidate, case: Case, frozen: tuple[str, ...], answer: An
     else:
         wrong = f"{first_line(answer.result.failure)} is raised"
     few = len(frozen) <= MAX_LISTED
-    shown = names([case.operand_names[name] for name in frozen]) if few else f"{len(frozen)} operands"
+    shown = in_backticks([case.operand_names[name] for name in frozen]) if few else f"{len(frozen)} operands"
     return diagnose("ignores_needs_input_grad", f"with {shown} frozen, {wrong}", remedy=NEEDS)
 
 

@@ -26,7 +26,7 @@ from grader.grading.compare.blocks import LARGE_BYTES, same_bits
 from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.evaluation import MODEL
 from grader.grading.outcome import diagnose, first_line, fresh_tensor
-from grader.grading.wording import names
+from grader.grading.wording import in_backticks
 from grader.verdict.models import Diagnosis
 
 NEW_TENSOR = "write into a new tensor"
@@ -82,12 +82,12 @@ def _mutated(candidate: Candidate, modes: Sequence[ExperimentCases]) -> Diagnosi
 
     overwritten = list(dict.fromkeys(source.split(":", 2)[2] for source in changed(grad_outputs)))
     if overwritten:
-        what = f"the backward changes the grad_output of {names(overwritten)} in place"
+        what = f"the backward changes the grad_output of {in_backticks(overwritten)} in place"
         return diagnose("grad_output_modified", what, where=case.where, remedy=NEW_TENSOR)
     mutated = [] if case.clone_inputs else list(dict.fromkeys(labels[source] for source in changed(before)))
     if not mutated:
         return None
-    what = f"forward or backward changes {names(mutated)} in place without autograd knowing"
+    what = f"forward or backward changes {in_backticks(mutated)} in place without autograd knowing"
     return diagnose("saved_tensor_mutated", what, remedy=NEW_TENSOR)
 
 
