@@ -52,7 +52,7 @@ def next_attempt(attempt: Attempt, record: Record, error: Exception | None) -> A
     if isinstance(error, ReferenceLost | ReferenceKilled | SandboxError | WorkerLost):
         return replace(attempt, lost_before=str(error)) if attempt.lost_before is None else None
     if isinstance(error, Stopped) and error.kill is not None:
-        undecided = len(attempt.kills_before) < 2
+        undecided = len(attempt.kills_before) < 2  # the third decides
         return replace(attempt, kills_before=(*attempt.kills_before, error.kill)) if undecided else None
     if is_own_shortage(error):
         return _after_own_shortage(attempt, record)

@@ -57,9 +57,20 @@ class Grading:
     used_before: int | None
     """Bytes of the device's memory that others use."""
     candidate: Candidate = field(init=False)
-    oracle: Oracle = field(init=False)
-    todo: plan.Todo = field(init=False)
+    """Set by `start`, as `memory` is."""
     memory: PeakMemory = field(init=False)
+    started_oracle: Oracle | None = None
+    """The reference, once `plan` has started it."""
+    todo: plan.Todo = field(init=False)
+    """Set by `plan`."""
+    probes: tuple[str, ...] = ()
+    """The codes of the forward's probes for which there is time, once it is judged."""
+
+    @property
+    def oracle(self) -> Oracle:
+        """The reference, which `plan` starts."""
+        assert self.started_oracle is not None
+        return self.started_oracle
 
     @property
     def backend(self) -> DeviceBackend:
@@ -129,7 +140,7 @@ class Grading:
     def plan(self) -> None:
         """Choose the cases that the submission is compared on, and have the reference compute them."""
         with self.record.stage("start"):
-            self.oracle = self.resources.oracle_of(self.request)
+            self.started_oracle = self.resources.oracle_of(self.request)
             if self.upcoming is not None and backend(self.upcoming.device).available():
                 # ready before this submission is timed
                 self.resources.get_ready([self.upcoming])
@@ -280,9 +291,9 @@ class Grading:
     def _blame_for_shortage(self, error: Exception) -> None:
         """If memory ran out, record whether it was withheld. Raises Stopped if the submission withheld it."""
         own = is_own_shortage(error)
-        if "oracle" not in vars(self) or not (own or is_shortage(error)):
+        if self.started_oracle is None or not (own or is_shortage(error)):
             return
-        memory = end_and_measure_shares(self.candidate, self.oracle)
+        memory = end_and_measure_shares(self.candidate, self.started_oracle)
         self.record.memory_withheld = memory is not None and memory.had < memory.needed
         if memory is not None and not own and (filled := fills_memory(memory)) is not None:
             self.resources.drop_oracle_of(self.request)

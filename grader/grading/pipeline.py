@@ -113,8 +113,16 @@ class Pipeline:
         """
         record, failure = Record(request), None
         try:
-            used = self.used_before[request.device]
-            Grading(self.resources, self.builds, self.options, request, record, attempt, upcoming, used).run()
+            Grading(
+                resources=self.resources,
+                builds=self.builds,
+                options=self.options,
+                request=request,
+                record=record,
+                attempt=attempt,
+                upcoming=upcoming,
+                used_before=self.used_before[request.device],
+            ).run()
         except Exception as error:
             failure = error
             others_lost = self.resources.launcher.spares_ended > spares_ended

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Literal
 
 from grader.catalog.requests import Request
 from grader.grading.inspection import Inspected
@@ -20,6 +21,9 @@ from grader.verdict.models import Diagnosis, Environment, Settings, Status, Verd
 from grader.verdict.stages import BackwardResult, BuildResult, ForwardResult, StageSeconds, StageStatus, TimingResult
 
 log = logging.getLogger(__name__)
+
+TimedStage = Literal["build", "start", "forward", "backward", "timing", "inspection"]
+"""A field of `StageSeconds`."""
 
 
 @dataclass
@@ -47,7 +51,7 @@ class Record:
     inspected: Inspected = field(default_factory=Inspected)
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
+    def stage(self, name: TimedStage) -> Iterator[None]:
         """Add the time that passes inside to a field of `StageSeconds`, and log it with the stage's status.
 
         On the CPU, timing waits until no other grading process of the machine is inside a stage.

@@ -163,9 +163,7 @@ def _against_none(name: str, label: str, gradient: torch.Tensor | None) -> tuple
     return TensorCheck(name=label, status="failed"), fault
 
 
-def _fault_of(
-    name: str, label: str, check: TensorCheck, gradient: torch.Tensor, expected: Expected
-) -> GradientFault:
+def _fault_of(name: str, label: str, check: TensorCheck, gradient: torch.Tensor, expected: Expected) -> GradientFault:
     places = wrong_places(gradient, expected.reference64)
     if places.odd:
         text = f"NaN or infinite in {places.odd} of {gradient.numel()} elements"
