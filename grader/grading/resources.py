@@ -81,7 +81,7 @@ class Resources:
     def get_ready(self, requests: Sequence[Request]) -> None:
         """Start workers in the background for a submission and for references, all on one device.
 
-        The first problem gets a reference, and the others do while more references may stay warm.
+        Always prepares a reference for the first problem; for the others while fewer than `warm_references` are alive.
         """
         device = requests[0].device
         self.launcher.prepare(Role.RUN, device)

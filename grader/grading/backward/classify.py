@@ -42,7 +42,7 @@ class GradientFault:
     pattern: str = ""
     """What the wrong elements have in common: follows "gradient of `x`" in a sentence."""
     vague: bool = False
-    """The pattern says where, and not what stands there."""
+    """Whether the pattern says which elements are wrong, but not what value they have."""
     by_value: bool = False
     """The pattern tells wrong elements by values of a tensor."""
     slight: bool = False
@@ -90,7 +90,7 @@ def classify(case: Case, actual: Product) -> tuple[list[TensorCheck], list[Gradi
 
 
 def _wrong_together(case: Case, actual: Product) -> list[GradientFault]:
-    """The fault of gradients each of which some choice at ties gives, and which no choice gives together."""
+    """The fault of gradients that are right one by one for some choice at ties, but not together for any choice."""
     tied = {
         name: ties.TiedInput(expected.ties, expected.reference64, gradient, ELEMENT_TOLERANCE)
         for name, expected in case.gradients.items()

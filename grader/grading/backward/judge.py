@@ -251,9 +251,10 @@ def _keeps_an_operand(
 
 
 def _follows(oracle: Oracle, case: Case, name: str, moved: str) -> bool:
-    """Whether the right gradient changes with an operand by noise of some size: little turns no element of a ReLU.
+    """Whether the right gradient changes with noise in an operand.
 
-    A reference that asserts a range gets little noise alone: a GPU's context does not survive values outside it.
+    Noise of several sizes: a small one may change the sign of no input of a ReLU. A reference that asserts a range
+    gets little noise alone: a GPU's context does not survive values outside it.
     """
     expected = case.gradients[name]
     for relative in (REDUCED_PRECISION,) * 4 if oracle.traits(case).asserts else (REDUCED_PRECISION, 0.03, 1.0):

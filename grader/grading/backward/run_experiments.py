@@ -21,7 +21,7 @@ PRODUCTS_EACH = 4
 FEWEST = 3
 """Experiments that run however long they take. A choice."""
 _CONTROLLED = ("not_comparable", "nondeterministic_grad", "stale_saved_state")
-"""Codes of which a warning, too, is none where the reference gets it: cuDNN's convolutions sum in any order."""
+"""Codes whose warnings, too, are dropped if the reference gets them: cuDNN's convolutions sum in any order."""
 
 
 def run_experiments(

@@ -114,7 +114,7 @@ class EqualValues(NamedTuple):
     theirs: Tensors
 
     def only(self, ours: Collection[str], theirs: Collection[str]) -> EqualValues:
-        """Those of these names."""
+        """The pairs with these names only."""
         return EqualValues(
             {name: self.ours[name] for name in ours if name in self.ours},
             {name: self.theirs[name] for name in theirs if name in self.theirs},

@@ -63,7 +63,7 @@ def dependence(candidate: Candidate, oracle: Oracle, case: Case, output: str) ->
 
 
 def _with_other_codes(oracle: Oracle, case: Case, names: Sequence[str]) -> dict[str, Case]:
-    """The case with another draw of each of these inputs alone, but of those that every draw has alike."""
+    """For each of these inputs that draws differ in, the case with another draw of it alone."""
     if not names:
         return {}
     drawn = oracle.draw(case.variant)[1]

@@ -170,7 +170,10 @@ def _change(case: Case, last: Mapping[str, float]) -> str:
 
 
 def _values_of_last(oracle: Oracle, case: Case, structures: Mapping[str, Structure]) -> Iterator[Mapping[str, float]]:
-    """New values for the last elements, by descending distance; none where they cannot change alone."""
+    """Yields new values for the last elements, the farthest from the old ones first.
+
+    None for elements that cannot change alone.
+    """
     signs = {name: chance.draw.choice((-1, 1)) for name in structures}
     tried = list[Mapping[str, float]]()
     for far, sign in itertools.product((False,) if oracle.traits(case).asserts else (True, False), (1, -1)):
@@ -194,12 +197,12 @@ def _value_of_last(structure: Structure, value: torch.Tensor, sign: int, *, far:
 
 
 def _usual_step(value: torch.Tensor) -> float:
-    """A step to a value that a kernel for such a tensor takes: 8 times the usual size, and 1."""
+    """A step of 8 times the tensor's RMS, plus 1, to a value that its kernel should handle."""
     return 8 * blocks.norm(value) / math.sqrt(value.numel()) + 1
 
 
 def _shows(case: Case, outputs: Mapping[str, Expected]) -> bool:
-    """Whether outputs that stay as they were would be wrong, wherever the reference is smooth."""
+    """Whether the outputs from before the edit are wrong after it, wherever the reference is smooth."""
     before = {name: case.outputs[name].reference64.to(outputs[name].dtype) for name in _float_outputs(case)}
     return not all(tolerance.passes(replace(outputs[name], spread=None), value) for name, value in before.items())
 

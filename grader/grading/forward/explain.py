@@ -256,7 +256,9 @@ def right_for_fewer_parameters(candidate: Candidate, oracle: Oracle, case: Case,
     flipped = [name for name in moved if not torch.equal(signs[name], case.state[name])]
 
     def telling(changed: Sequence[str], values: Mapping[str, torch.Tensor]) -> Sequence[str]:
-        """One of these parameters with which alone changed to these values the output is right, or all; else none."""
+        """The single parameter whose change to its given value makes the output right.
+
+        Else all, if together they do; else none."""
         every = {name: values[name] for name in changed}
         if not changed or not _right(candidate, oracle, case, {**case.state, **every}, output):
             return ()

@@ -120,9 +120,9 @@ def narrow_inputs(
 
 
 def _weighs(larger: WrongTensor, small: WrongTensor) -> bool:
-    """Whether a fault for larger inputs is more than the share that an epsilon has there.
+    """Whether the error for larger inputs is more than a wrong epsilon, seen for small inputs, explains there.
 
-    Where sorting gathers what is small, an epsilon has a share too.
+    An epsilon explains a small error there too: sorted inputs have regions in which all is small.
     """
     return larger.error is None or small.error is None or larger.error > small.error / 1000
 

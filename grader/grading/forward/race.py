@@ -88,7 +88,7 @@ def _race(what: str, case: Case, repeats: int, *, remedy: str = VARIES) -> Diagn
 
 
 def _differing(case: Case, result: JobResult, repeats: int) -> str | None:
-    """The output in which equal forwards are farther apart than two right ones may be, or None."""
+    """The first output that differs between equal forwards by more than two right results may, or None."""
     for name, expected in case.outputs.items():
         first, *others = (result.sealed.get(f"output:{turn}:{name}") for turn in range(repeats))
         if first is None or not (expected.rounds and case.comparable("outputs", name)):

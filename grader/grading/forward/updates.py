@@ -88,21 +88,21 @@ def _after_others(candidate: Candidate, oracle: Oracle, case: Case) -> Diagnosis
 
 
 class _Chain(NamedTuple):
-    """Inputs of earlier forwards, and the case after them."""
+    """Several forwards in a row: the inputs of all but the last, and the last one as a case."""
 
     earlier: Sequence[Sequence[object]]
     last: Case
     is_new: bool
-    """The first forward has the constructor's buffers."""
+    """Whether the first of these forwards starts from the constructor's buffers."""
 
 
 @derived
 def _chains(oracle: Oracle, case: Case) -> list[_Chain]:
     """Forwards in two orders, and the first ones of a new model; none if the reference takes no more forwards.
 
-    Two orders, since a maximum of all forwards is that of the last one alone where that one is the largest. In the
-    first steps an epsilon, a correction for them or a length that grows matters as it does in no later ones; not where
-    no output depends on what is updated, as in batch norm's train().
+    Two orders, since a running maximum equals that of the last forward alone if the last inputs are the largest. A new
+    model is asked too, since an epsilon, a bias correction or a growing length shows in the first steps only. It is not
+    asked if no output depends on what is updated, as in batch norm's train().
     """
     inputs: list[Sequence[object]] = [oracle.draw(case.variant)[1] for _ in range(OTHER_DRAWS)]
     many = inputs * (1 if oracle.is_slow(case) else 2)  # a queue of rows holds some batches, a cache some tokens
@@ -114,7 +114,7 @@ def _chains(oracle: Oracle, case: Case) -> list[_Chain]:
 
 
 def _same(case: Case, after: Case) -> bool:
-    """Whether forwards on other inputs leave the outputs as they were."""
+    """Whether the outputs are the same as without the forwards on other inputs before."""
     outputs = {name: expected.reference64 for name, expected in after.outputs.items()}
     return all(tolerance.passes(expected, outputs[name].to(expected.dtype)) for name, expected in case.outputs.items())
 
@@ -122,7 +122,7 @@ def _same(case: Case, after: Case) -> bool:
 def _after(
     oracle: Oracle, case: Case, orders: Sequence[Sequence[Sequence[object]]], *, is_new: bool = False
 ) -> list[_Chain]:
-    """The last of some forwards for each of these orders; none if the reference refuses one of them."""
+    """The chain of forwards for each of these orders of inputs; none if the reference refuses one."""
     passes = [
         Pass(MODEL, last, case.state, training=case.training, earlier=tuple(earlier)) for *earlier, last in orders
     ]
@@ -143,13 +143,13 @@ def _new(oracle: Oracle, case: Case) -> Case:
 
 
 def _expecting(case: Case, inputs: Sequence[object], trackers: Trackers) -> Case:
-    """The case with these inputs, and with outputs and buffers as tracked."""
+    """The case with these inputs, and with the outputs and buffers that the reference gave for them."""
     outputs, found = variations.with_case_errors(case, trackers), trackers.expected("buffers", lambda _: 1.0)
     return replace(case, inputs=tuple(inputs), outputs=outputs, buffers=_as_long(case, found))
 
 
 def _as_long(case: Case, found: Mapping[str, Expected]) -> dict[str, Expected]:
-    """Other values of the case's buffers, with its reduction lengths."""
+    """These expected buffers, with the reduction lengths that were found for the case's own."""
     return {
         name: replace(found[name], reduction_length=expected.reduction_length)
         for name, expected in case.buffers.items()

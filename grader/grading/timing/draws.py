@@ -66,7 +66,7 @@ class Source:
 
 
 class _Seeds(NamedTuple):
-    """One for each kind of values: under the same one, normal inputs and grad_outputs would be equal."""
+    """A seed for each kind of values: under one seed, normal inputs and grad_outputs would be equal."""
 
     inputs: int
     noise: int
@@ -89,8 +89,8 @@ class Draws:
         place = backend(oracle.device).torch_device
         infinite = {name: case.outputs[name].infinite for name in case.cotangents}
         self._silent = {name: where.to(place) for name, where in infinite.items() if where is not None}
-        """Where outputs are infinite, and grad_outputs zero, by the output's name. Inputs, which decide where, then
-        stay alike."""
+        """Masks by output name: where an output is infinite, its grad_output is zero. The inputs decide where, so that
+        they are then the same in every call."""
 
     @cached_property
     def repeat(self) -> bool:

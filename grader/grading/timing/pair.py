@@ -72,19 +72,20 @@ class WorkerPair:
         self._caller = Caller(self._sides, candidate, oracle, case, tf32=tf32)
         self._draws = Draws(oracle, case, few_bits=few_bits)
         self._renewed = False
-        """The next pair's pages have been asked for."""
+        """Whether new memory pages have been requested for the next pair."""
         self._in_turn = in_turn or not self._fits(phases=1)
-        """Each side gives its memory back before the other is called."""
+        """Whether each side gives its memory back before the other is called, as where both do not fit."""
         self._keeps = not (self._in_turn and self._draws.repeat)
-        """Values are kept for the second side; else drawn again, and its results compared call by call."""
+        """Whether the referee keeps the drawn values for the second side; else it draws them again under the same seed,
+        and compares the results call by call."""
         self.together = not self._keeps or (not self._in_turn and self._fits(phases=2))
-        """Whether one sample may hold the values of all phases, which drawn again are no more than those of one."""
+        """Whether one sample may have calls of all phases. Values drawn again take the memory of one phase only."""
         self._holder: Which | None = None
-        """The side that holds memory for its calls, where they take turns."""
+        """The side that has memory for its calls now, if both take turns."""
         if self._in_turn:
             self._release_memory()
         self.start: Start = "at once"
-        """When a GPU begins a call. First calls, which load and allocate, cannot be queued."""
+        """When a GPU begins a call: `at once` for first calls, which load and allocate, and so cannot be queued."""
 
     def __enter__(self) -> Self:
         return self
