@@ -98,7 +98,7 @@ class BackwardResult(Value):
 
 
 class FigureTiming(Value):
-    """A figure's time (forward, backward or total) and the reference's, on the same inputs, interleaved in one run."""
+    """Time of a figure (forward, backward or total) and the reference's, interleaved on the same inputs."""
 
     candidate_ms: float
     reference_ms: float

@@ -90,7 +90,7 @@ def classify(case: Case, actual: Product) -> tuple[list[TensorCheck], list[Gradi
 
 
 def _wrong_together(case: Case, actual: Product) -> list[GradientFault]:
-    """The fault of gradients that are right one by one for some choice at ties, but not together for any choice."""
+    """The fault of gradients that are each right for some choice at ties, but not together for any."""
     tied = {
         name: ties.TiedInput(expected.ties, expected.reference64, gradient, ELEMENT_TOLERANCE)
         for name, expected in case.gradients.items()

@@ -120,7 +120,7 @@ def narrow_inputs(
 
 
 def _weighs(larger: WrongTensor, small: WrongTensor) -> bool:
-    """Whether the error for larger inputs is more than a wrong epsilon, seen for small inputs, explains there.
+    """Whether the error for larger inputs is more than a wrong epsilon explains there.
 
     An epsilon explains a small error there too: sorted inputs have regions in which all is small.
     """

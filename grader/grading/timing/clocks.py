@@ -112,7 +112,7 @@ class Samples:
         if self.bias.launches:
             honest = NOISE_SHARE * self.typical()
         else:
-            honest = self.overhead() / 2 if self.device is Device.CPU else 0.0
+            honest = self.overhead() / 2 if backend(self.device).on_host else 0.0
         return self.excess() > max(2 * self.resolution(), honest) and self.exceeds_throughout()
 
     def typical(self) -> float:
