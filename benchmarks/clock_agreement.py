@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--device", type=Device, choices=list(Device), default=Device.CPU)
     parser.add_argument("--processes", type=int, default=4, help="candidates for each problem, one after another")
     parser.add_argument("--pairs", type=int, default=120, help="timed pairs for each candidate and phase")
-    parser.add_argument("--rounds", type=int, default=7, help="rounds of a simulated grading; 3 as with --quick")
+    parser.add_argument("--rounds", type=int, default=7, help="rounds of a simulated grading; 1.5 to 5 with --quick")
     parser.add_argument("--json", type=Path, help="write the samples to this file")
     parser.add_argument("--from", dest="source", type=Path, help="read samples from this file instead of measuring")
     arguments = parser.parse_args()
