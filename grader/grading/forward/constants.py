@@ -85,8 +85,8 @@ def _difference(own: torch.Tensor, right: torch.Tensor) -> str:
     """By how much a constant is wrong; empty if it is right up to the rounding of another formula.
 
     That of an angle in float32 grows with the position, to 1% at position 100,000. So an element is wrong that is
-    off by more than that, or by much more than most. A constant that is rounded to a narrower
-    type, or scaled, is wrong as a whole.
+    off by more than that, or by much more than most. A constant that is rounded to a narrower type, or scaled, is wrong
+    as a whole.
     """
     own, right = own.cpu(), right.cpu()
     if not (right.is_floating_point() or right.is_complex()):
