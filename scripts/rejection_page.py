@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from grader.grading.outcome import STATUS_OF_STAGE
+from grader.grading.status import STATUS_OF_STAGE
 from grader.verdict.codes import CODES, Code
 from grader.verdict.models import Status
 

@@ -23,11 +23,12 @@ from dataclasses import dataclass, replace
 
 from grader.errors import ProblemError, ReferenceKilled, ReferenceLost, SandboxError, UserError, reason
 from grader.executor import Killer, WorkerLost
+from grader.grading.messages import diagnose
 from grader.grading.oracle.fewer_rows import ROWS
-from grader.grading.outcome import Kill, Stopped, diagnose
 from grader.grading.plan import EVERYTHING, SCOPES, Scope
 from grader.grading.record import Record
 from grader.grading.shortage import is_own_shortage, is_shortage
+from grader.grading.stopped import Kill, Stopped
 from grader.verdict.models import Diagnosis, Status
 from grader.verdict.stages import StageStatus, VariantResult
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from grader.grading import chance
-from grader.grading.outcome import diagnose
+from grader.grading.messages import diagnose
 from grader.options import FULL_SECONDS
 from grader.verdict.models import Diagnosis
 

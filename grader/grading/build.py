@@ -16,18 +16,8 @@ from grader.catalog.formats import FORMATS, Entry
 from grader.errors import UserError
 from grader.executor import WorkerClient, WorkerLost
 from grader.grading.kept_files import keep_file
-from grader.grading.outcome import (
-    LOG_TAIL_CHARACTERS,
-    MAX_QUOTED,
-    Kill,
-    Stopped,
-    diagnose,
-    first_line,
-    killed_child,
-    lost,
-    raised,
-    usual_remedy,
-)
+from grader.grading.messages import MAX_QUOTED, diagnose, first_line, usual_remedy
+from grader.grading.stopped import LOG_TAIL_CHARACTERS, Kill, Stopped, killed_child, lost, raised
 from grader.verdict.models import Diagnosis, Problem, Status, Submission
 from grader.verdict.precision import Precision
 from grader.verdict.python_source import TooMuchCode, parse

@@ -18,7 +18,7 @@ from grader.catalog.problem_module import FULL, load_problem
 from grader.catalog.requests import Request
 from grader.errors import ProblemError
 from grader.grading import build
-from grader.grading.outcome import MAX_QUOTED
+from grader.grading.messages import MAX_QUOTED
 from grader.grading.resources import Resources
 from grader.machine.backends import backend
 from grader.machine.host import builds_at_a_time

@@ -14,8 +14,8 @@ from grader.grading.candidate.candidate import Candidate
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.remembered import once
-from grader.grading.outcome import Stopped
 from grader.grading.shortage import is_shortage
+from grader.grading.stopped import Stopped
 from grader.verdict.models import Diagnosis, StageName, TimeLimits
 
 Check = Callable[[Candidate], Diagnosis | None]

@@ -18,11 +18,12 @@ from grader.grading.candidate.candidate import Candidate, forward_step
 from grader.grading.candidate.outputs import check_output
 from grader.grading.candidate.vjp import export_gradients, product
 from grader.grading.compare import tolerance
+from grader.grading.messages import MAX_LISTED, diagnose
 from grader.grading.oracle import capabilities
 from grader.grading.oracle.case import Case, export_outputs, is_input
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.remembered import remembered
-from grader.grading.outcome import MAX_LISTED, Stopped, diagnose
+from grader.grading.stopped import Stopped
 from grader.machine.backends import backend
 from grader.verdict.labels import Seen
 from grader.verdict.models import Diagnosis, StageName

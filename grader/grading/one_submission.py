@@ -22,12 +22,13 @@ from grader.grading.forward.constants import constants
 from grader.grading.forward.judge import judge_forward
 from grader.grading.forward.other_inputs import judge_other_inputs, wrong_changes
 from grader.grading.forward.probes import NARROW
+from grader.grading.messages import diagnose
 from grader.grading.oracle.fewer_rows import ROWS
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import Stopped, diagnose
 from grader.grading.record import Record
 from grader.grading.resources import Resources, require_import, require_precision
 from grader.grading.shortage import end_and_measure_shares, fills_memory, is_own_shortage, is_shortage
+from grader.grading.stopped import Stopped
 from grader.grading.timing.judge import judge_timing
 from grader.grading.timing.roofline import above_roofline, counted_work, narrow_operands
 from grader.grading.timing.untimed import faults_of_draws
@@ -105,8 +106,7 @@ class Grading:
         if not available:
             seen = what_was_seen(self.request, self.record.build)
             what = f"{seen}; running it needs a {device.value.upper()} device, and there is none here"
-            remedy = "grade it on a machine with one"
-            raise Stopped(diagnose("needs_cuda", what, remedy=remedy))
+            raise Stopped(diagnose("needs_cuda", what, remedy="grade it on a machine with one"))
 
     @contextmanager
     def start(self) -> Iterator[None]:

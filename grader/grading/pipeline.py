@@ -15,9 +15,9 @@ from grader.grading.budget import Budget
 from grader.grading.builds_ahead import BuildsAhead
 from grader.grading.one_submission import Grading
 from grader.grading.oracle.fewer_rows import PARTS
-from grader.grading.outcome import Stopped
 from grader.grading.record import Record
 from grader.grading.resources import Resources
+from grader.grading.stopped import Stopped
 from grader.machine.backends import backend, default_device, require, select_index
 from grader.options import AUTO, GraderOptions
 from grader.verdict.models import Device, Environment, Problem, Settings, Status, Submission, Verdict

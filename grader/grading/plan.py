@@ -22,13 +22,13 @@ from grader.catalog.problem_module import FULL
 from grader.errors import ProblemError, UserError
 from grader.grading.backward.experiments import ExperimentCases
 from grader.grading.compare.blocks import HUGE_BYTES
+from grader.grading.messages import diagnose
 from grader.grading.oracle import capabilities, variations
 from grader.grading.oracle.capabilities import outputs_may_change
 from grader.grading.oracle.case import Case, CaseKey
 from grader.grading.oracle.each_output import through_each_output
 from grader.grading.oracle.fewer_rows import PARTS, ROWS, WHOLE
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import diagnose
 from grader.grading.timing.stopping import QUICK, RoundLimits, thorough
 from grader.machine.backends import backend
 from grader.verdict.models import Diagnosis

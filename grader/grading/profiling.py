@@ -19,8 +19,8 @@ from grader.grading.oracle import capabilities
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import Stopped
 from grader.grading.resources import Resources, require_precision
+from grader.grading.stopped import Stopped
 from grader.grading.timing.roofline import bound_ms, counted_work, narrow_operands
 from grader.machine.backends import backend
 from grader.options import GraderOptions

@@ -13,7 +13,7 @@ from typing import Literal
 from grader.catalog.requests import Request
 from grader.grading.inspection import Inspected
 from grader.grading.oracle.case import Case
-from grader.grading.outcome import errors_first, status_of, streams_blamed
+from grader.grading.status import errors_first, status_of, streams_blamed
 from grader.machine import turns
 from grader.machine.backends import backend
 from grader.verdict.labels import labels

@@ -19,9 +19,10 @@ from grader.executor.launcher import Launcher, Role
 from grader.grading import build
 from grader.grading.budget import Budget
 from grader.grading.candidate.candidate import Candidate
+from grader.grading.messages import diagnose
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import Stopped, diagnose, raised
+from grader.grading.stopped import Stopped, raised
 from grader.grading.timing.baselines import Baselines, BaselineStore, measure_baselines
 from grader.grading.timing.launches import launches_show
 from grader.grading.timing.roofline import Roofline

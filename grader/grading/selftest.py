@@ -13,8 +13,8 @@ from pathlib import Path
 
 from grader.errors import ProblemError
 from grader.grading import plan
-from grader.grading.outcome import Judged
 from grader.grading.resources import Resources
+from grader.grading.status import Judged
 from grader.grading.timing.judge import judge_timing
 from grader.grading.timing.stopping import thorough
 from grader.machine.backends import backend

@@ -13,8 +13,9 @@ import torch
 
 from grader.errors import DeviceError, ReferenceOutOfMemory
 from grader.grading.candidate.candidate import Candidate
+from grader.grading.messages import diagnose
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import Stopped, diagnose
+from grader.grading.stopped import Stopped
 from grader.machine.backends import backend
 from grader.protocol import OUT_OF_MEMORY, SPARE_BYTES
 

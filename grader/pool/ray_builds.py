@@ -53,7 +53,7 @@ class BuildTasks:
 
 def build(options: str, request: bytes) -> Bundle:
     """Build in a sandbox of this node. A failed build fails again where the submission is graded."""
-    from grader.grading.outcome import Stopped
+    from grader.grading.stopped import Stopped
 
     given = TypeAdapter(Request).validate_json(request)
     resources = _resources(options)

@@ -38,7 +38,7 @@ class Task:
 
     def crashed(self, settings: Settings, environment: Environment) -> Verdict:
         """The verdict `crashed`, with how each process ended that graded it."""
-        from grader.grading.outcome import diagnose
+        from grader.grading.messages import diagnose
         from grader.grading.record import Record
 
         what = f"{len(self.losses)} grading processes ended while they graded it ({'; '.join(self.losses)})"

@@ -9,12 +9,13 @@ import torch
 from grader.errors import ReferenceLost, ReferenceOutOfMemory
 from grader.grading import plan, shortage
 from grader.grading.attempts import Attempt, next_attempt
-from grader.grading.outcome import Stopped, diagnose
+from grader.grading.messages import diagnose
 from grader.grading.pipeline import Pipeline
 from grader.grading.plan import ESSENTIAL, EVERYTHING
 from grader.grading.record import Record
 from grader.grading.resources import Resources
 from grader.grading.shortage import end_and_measure_shares, fills_memory
+from grader.grading.stopped import Stopped
 from grader.options import GraderOptions
 from grader.verdict.models import Device, Problem, Submission
 from tests import expected as cases

@@ -8,7 +8,8 @@ import torch
 
 from grader.errors import ReferenceOutOfMemory
 from grader.grading.control import reference_passes, with_memory
-from grader.grading.outcome import Stopped, diagnose
+from grader.grading.messages import diagnose
+from grader.grading.stopped import Stopped
 from grader.verdict.models import Device
 
 WRONG = diagnose("grad_wrong", "it is wrong", remedy="mend it", severity="error")

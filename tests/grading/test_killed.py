@@ -10,9 +10,10 @@ from grader.errors import ReferenceKilled
 from grader.executor import Killer, WorkerClient
 from grader.executor.job_result import compressed_kinds
 from grader.grading.attempts import Attempt, diagnosis_of, next_attempt
-from grader.grading.outcome import Kill, Stopped, diagnose, killed_child
+from grader.grading.messages import diagnose
 from grader.grading.pipeline import Pipeline
 from grader.grading.record import Record
+from grader.grading.stopped import Kill, Stopped, killed_child
 from grader.options import GraderOptions
 from grader.verdict.models import Status
 from tests import expected as cases

@@ -9,8 +9,8 @@ import pytest
 
 from grader.catalog.problems import find_problems
 from grader.cli import selftest as command
-from grader.grading.outcome import Judged
 from grader.grading.selftest import CONVOLUTION, Figure, itself, planted_share, problems, summary
+from grader.grading.status import Judged
 from grader.verdict.models import Device, Problem
 from grader.verdict.stages import FigureTiming, StageStatus, TimingResult
 

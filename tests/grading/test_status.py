@@ -2,7 +2,8 @@
 
 import pytest
 
-from grader.grading.outcome import PRECEDENCE, diagnose, stage_status, status_of
+from grader.grading.messages import diagnose
+from grader.grading.status import PRECEDENCE, stage_status, status_of
 from grader.verdict.codes import CODES
 from grader.verdict.models import Status
 from grader.verdict.stages import StageStatus

@@ -7,7 +7,7 @@ import pytest
 from grader.catalog.files import MAX_SOURCE_BYTES
 from grader.catalog.source_analysis import analyse
 from grader.grading.build import check_source
-from grader.grading.outcome import Stopped
+from grader.grading.stopped import Stopped
 from grader.verdict.feedback import feedback
 from grader.verdict.labels import labels
 from grader.verdict.models import Diagnosis, Status

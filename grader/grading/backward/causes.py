@@ -14,11 +14,11 @@ from grader.grading.candidate.buffers import uses_updated_buffers
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.outputs import right_up_to_rounding
 from grader.grading.compare import tolerance
+from grader.grading.messages import diagnose, fold, in_backticks, right_in_other_mode, said_of_eval, seen
 from grader.grading.oracle import known_mistakes
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import diagnose, errors_first, fold, said_of_eval
-from grader.grading.wording import in_backticks
+from grader.grading.status import errors_first
 from grader.verdict.models import Diagnosis
 
 
@@ -85,8 +85,8 @@ def _right_in_other_mode(candidate: Candidate, cases: Sequence[Case], case: Case
 
     The other mode is judged again even if it was right before: that may have worn off.
     """
-    other = next((o for o in cases if o.variant == case.variant and o.training != case.training), None)
-    if other is None or not (case.values_comparable and other.values_comparable):
+    other = case.in_other_mode(cases)
+    if other is None:
         return False
     judged = judge_product(candidate, other)
     return not judged.diagnoses and all(map(right_up_to_rounding, judged.checks))
@@ -97,9 +97,7 @@ def _only_in_this_mode(case: Case, found: Sequence[Diagnosis], remedy: str | Non
 
     `remedy` is the one that follows from the evidence, if any does.
     """
-    right, wrong = ("eval()", "train()") if case.training else ("train()", "eval()")
-    seen = found[0].message.partition(f" ({case.where})")[0]
-    what = f"the gradients are right in {right} and wrong in {wrong}; {seen}"
+    what = f"{right_in_other_mode('the gradients are', case.training)}; {seen(found[0], case.where)}"
     if remedy is None and case.training:
         remedy = (
             "differentiate what the forward computes in train() only, such as the mean and the variance of a batch; a "

@@ -11,10 +11,10 @@ from grader.grading.compare import ties, tolerance
 from grader.grading.compare.blocks import are_finite, in_blocks, norm, unravel
 from grader.grading.compare.expected import ELEMENT_TOLERANCE, Expected
 from grader.grading.compare.scaling import factor_text, scale_of, scale_remedy
+from grader.grading.messages import in_backticks, shape_text
 from grader.grading.oracle.case import Case, is_input
 from grader.grading.patterns.large_tensors import stretch_of, wrong_places
 from grader.grading.patterns.pattern import Pattern, nothing_found
-from grader.grading.wording import in_backticks, shape_text
 from grader.verdict.stages import TensorCheck
 
 STEP_BY_STEP = "compare backward's intermediate results with autograd's, step by step"

@@ -14,15 +14,14 @@ from grader.grading.candidate.vjp import Product, gradients_of
 from grader.grading.compare import tolerance
 from grader.grading.compare.expected import Expected
 from grader.grading.compare.scaling import factor_text
+from grader.grading.messages import diagnose, in_backticks
 from grader.grading.oracle import known_mistakes
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import diagnose
 from grader.grading.patterns.named_factor import Factors, factor_of, named_factors
 from grader.grading.patterns.pattern import within_time
 from grader.grading.patterns.rounded import confirmed_roundings
 from grader.grading.patterns.search import find_pattern, patterns_by_runs
-from grader.grading.wording import in_backticks
 from grader.verdict.models import Diagnosis
 
 

@@ -20,23 +20,15 @@ from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.vjp import product, product_job
 from grader.grading.compare.expected import EPSILON
 from grader.grading.compare.scaling import REDUCED_PRECISION, ROUNDING_RESIDUAL, change
+from grader.grading.messages import MAX_LISTED, diagnose, on_another_draw, said_of_eval
 from grader.grading.oracle import known_mistakes
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.fewer_rows import ROWS
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.values import is_float, with_moved
-from grader.grading.outcome import (
-    MAX_LISTED,
-    Judged,
-    diagnose,
-    errors_first,
-    on_another_draw,
-    said_of_eval,
-    stage_status,
-    status_of,
-)
 from grader.grading.random.seeded import check_other_sizes
 from grader.grading.shortage import ran_short
+from grader.grading.status import Judged, errors_first, stage_status, status_of
 from grader.verdict.models import Diagnosis, Status
 from grader.verdict.stages import BackwardResult, StageStatus, TensorCheck, VariantResult
 

@@ -8,9 +8,8 @@ from typing import NamedTuple
 from grader import protocol as p
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.vjp import add_graph_forward
+from grader.grading.messages import diagnose, fold, in_backticks
 from grader.grading.oracle.case import Case, is_input
-from grader.grading.outcome import diagnose, fold
-from grader.grading.wording import in_backticks
 from grader.verdict.models import Diagnosis
 
 WRAP = "wrap the kernel in torch.autograd.Function"

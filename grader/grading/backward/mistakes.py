@@ -14,12 +14,11 @@ from grader.grading.candidate.vjp import Product, gradients_of, product, product
 from grader.grading.compare import tolerance
 from grader.grading.compare.expected import Expected
 from grader.grading.compare.scaling import ROUNDING_RESIDUAL, change
+from grader.grading.messages import diagnose, in_backticks
 from grader.grading.oracle import known_mistakes
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import diagnose
 from grader.grading.patterns.rounded import confirmed_roundings
-from grader.grading.wording import in_backticks
 from grader.verdict.models import Diagnosis
 
 LOOKALIKES: tuple[tuple[Literal["no_detach", "no_no_grad", "gelu_tanh", "gelu_erf"], str, str, str], ...] = (

@@ -20,6 +20,7 @@ from grader.grading.compare.nonsmooth import absolute_error
 from grader.grading.compare.scaling import REDUCED_PRECISION, scale_of
 from grader.grading.control import reference_passes
 from grader.grading.forward.other_inputs import WrongTensor, difference, ended_by, is_finite, narrow_inputs
+from grader.grading.messages import diagnose, first_line
 from grader.grading.oracle import variations
 from grader.grading.oracle.case import Case, first_comparable, is_input
 from grader.grading.oracle.derivatives import are_derivatives
@@ -52,7 +53,7 @@ from grader.grading.oracle.other_inputs import (
 )
 from grader.grading.oracle.remembered import derived
 from grader.grading.oracle.values import is_float
-from grader.grading.outcome import Stopped, diagnose, first_line
+from grader.grading.stopped import Stopped
 from grader.verdict.models import Diagnosis
 
 WITHOUT_GRADIENTS = frozenset({NEAR_RANGE, EQUAL})

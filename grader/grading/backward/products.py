@@ -16,11 +16,12 @@ from grader.grading.candidate.buffers import USUAL, explain_buffers
 from grader.grading.candidate.candidate import Candidate, export_buffers
 from grader.grading.candidate.outputs import check_buffers, check_output, differ
 from grader.grading.candidate.vjp import Product, product, product_job
+from grader.grading.messages import diagnose, first_line, fold, in_backticks
 from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.evaluation import MODEL
 from grader.grading.oracle.values import draw_cotangents
-from grader.grading.outcome import diagnose, first_line, fold, raised, status_of
-from grader.grading.wording import in_backticks
+from grader.grading.status import status_of
+from grader.grading.stopped import raised
 from grader.protocol import Failure
 from grader.verdict.models import Diagnosis, Status
 from grader.verdict.stages import TensorCheck

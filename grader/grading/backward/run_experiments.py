@@ -10,10 +10,12 @@ from grader.grading.backward.experiments import Experiment, ExperimentCases
 from grader.grading.backward.experiments.conditions import nondeterministic_grad
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.control import reference_passes, with_memory
+from grader.grading.messages import VARIES, diagnose, fold
 from grader.grading.oracle import capabilities
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import VARIES, Stopped, diagnose, errors_first, fold
 from grader.grading.random.seeded import own_values, reference_inconsistent
+from grader.grading.status import errors_first
+from grader.grading.stopped import Stopped
 from grader.verdict.models import Diagnosis
 
 PRODUCTS_EACH = 4

@@ -13,11 +13,11 @@ import torch
 from grader.grading.compare import tolerance
 from grader.grading.compare.scaling import REDUCED_PRECISION
 from grader.grading.compare.tolerance import BASELINE_FACTOR_MAX
+from grader.grading.messages import in_backticks
 from grader.grading.oracle import variations
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.values import is_float
-from grader.grading.wording import in_backticks
 
 USUAL = "update buffers as the reference does"
 

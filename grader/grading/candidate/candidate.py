@@ -20,10 +20,7 @@ from grader.grading.candidate.placement import Constructor, values_alike
 from grader.grading.compare.blocks import is_large
 from grader.grading.oracle.case import Case, is_input
 from grader.grading.oracle.evaluation import MODEL
-from grader.grading.outcome import (
-    lost,
-    raised,
-)
+from grader.grading.stopped import lost, raised
 from grader.machine.backends import backend
 from grader.verdict.models import Device, StageName, TimeLimits
 

@@ -9,10 +9,9 @@ from grader.executor import JobResult
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.compare import tolerance
 from grader.grading.compare.expected import EPSILON, ROUNDING_UNITS, Expected
+from grader.grading.messages import diagnose, in_backticks, shape_text, usual_remedy
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL
-from grader.grading.outcome import diagnose, usual_remedy
-from grader.grading.wording import in_backticks, shape_text
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Diagnosis
 from grader.verdict.stages import TensorCheck

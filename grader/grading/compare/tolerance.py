@@ -45,6 +45,8 @@ BASELINE_FACTOR_MAX = 8.0
 
 Pair = tuple[Expected, torch.Tensor]
 """What a tensor should be, and a candidate of its shape and dtype."""
+NOT_FINITE_ALIKE = "has NaN or infinity where the reference has none, or the other way round"
+"""The end of the message on such a tensor."""
 
 
 def check(expected: Expected, candidate: torch.Tensor) -> TensorCheck:
@@ -101,7 +103,7 @@ def _judged(expected: Expected, candidate: torch.Tensor, size: ErrorSize) -> Ten
     passed = _passes(expected, candidate, size)
     small = message = _small_elements(expected, candidate) if passed else None
     if not size.same_specials:
-        message = f"{expected.name} has NaN or infinity where the reference has none, or the other way round"
+        message = f"{expected.name} {NOT_FINITE_ALIKE}"
     elif not passed:
         message = (
             f"{expected.name} is off by {size.worst:.3g} at {list(at or ())} ({number(value)} for {number(right)}), "

@@ -18,11 +18,12 @@ from grader.grading.candidate.candidate import Candidate, exports
 from grader.grading.compare.blocks import is_large
 from grader.grading.compare.expected import EPSILON
 from grader.grading.compare.scaling import REDUCED_PRECISION, ROUNDING_RESIDUAL
+from grader.grading.messages import diagnose
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.values import as_real
-from grader.grading.outcome import Judged, diagnose
+from grader.grading.status import Judged
 from grader.verdict.models import Diagnosis
 from grader.verdict.stages import ForwardResult, StageStatus
 

@@ -12,12 +12,11 @@ from grader.grading.candidate.candidate import Candidate
 from grader.grading.compare import tolerance
 from grader.grading.compare.blocks import CHECK_BYTES, same_bits
 from grader.grading.forward.one_forward import add_forward
+from grader.grading.messages import MAX_LISTED, in_backticks
 from grader.grading.oracle import variations
 from grader.grading.oracle.case import Case, input_index
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.values import is_float, with_moved
-from grader.grading.outcome import MAX_LISTED
-from grader.grading.wording import in_backticks
 
 
 def dependence(candidate: Candidate, oracle: Oracle, case: Case, output: str) -> tuple[str, str] | None:

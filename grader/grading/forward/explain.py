@@ -19,16 +19,15 @@ from grader.grading.forward.dependence import dependence
 from grader.grading.forward.one_forward import is_right, one_forward, outputs_of
 from grader.grading.forward.other_inputs import ERROR, judge_other_inputs
 from grader.grading.forward.unpaired import with_own_parameters, without_counterpart
+from grader.grading.messages import MAX_LISTED, diagnose, in_backticks, usual_remedy
 from grader.grading.oracle import known_mistakes, variations
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.trained_state import positive
-from grader.grading.outcome import MAX_LISTED, diagnose, usual_remedy
 from grader.grading.patterns.named_factor import Factors, factor_of, named_factors
 from grader.grading.patterns.pattern import Pattern, nothing_found, within_time
 from grader.grading.patterns.rounded import confirmed_roundings
 from grader.grading.patterns.search import find_output_pattern
-from grader.grading.wording import in_backticks
 from grader.verdict.models import Diagnosis
 from grader.verdict.stages import TensorCheck
 
@@ -79,7 +78,7 @@ def explain(candidate: Candidate, oracle: Oracle, case: Case, check: TensorCheck
 
 
 def _not_a_number(output: Mismatch) -> Diagnosis | None:
-    if "NaN or infinity" not in output.wrong:
+    if not output.wrong.endswith(tolerance.NOT_FINITE_ALIKE):
         return None
     return diagnose("output_nan", output.wrong, where=output.case.where, remedy=usual_remedy("output_nan"))
 

@@ -21,17 +21,17 @@ from grader.grading.forward.modes import ignores_mode
 from grader.grading.forward.one_forward import is_right, one_forward, outputs_of
 from grader.grading.forward.probes import FORWARDS_EACH, INFORMATION, probe_codes, run_probes
 from grader.grading.forward.race import REPEATED, race
+from grader.grading.messages import diagnose, fold, in_backticks, right_in_other_mode, seen
 from grader.grading.oracle import capabilities, variations
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL
 from grader.grading.oracle.fewer_rows import ROWS
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import Judged, diagnose, fold, stage_status
 from grader.grading.patterns.large_tensors import stretch
 from grader.grading.patterns.rounded import confirmed_roundings
 from grader.grading.random.distribution import judge_distribution
 from grader.grading.shortage import ran_short
-from grader.grading.wording import in_backticks
+from grader.grading.status import Judged, stage_status
 from grader.verdict.models import Diagnosis
 from grader.verdict.stages import ForwardResult, StageStatus, TensorCheck, VariantResult
 
@@ -237,10 +237,8 @@ def _other_mode(
     candidate: Candidate, oracle: Oracle, cases: Sequence[Case], case: Case, diagnosis: Diagnosis
 ) -> Diagnosis | None:
     """`train_eval_mismatch` if the same variant is right in the other mode, up to rounding."""
-    other = next((o for o in cases if o.variant == case.variant and o.training != case.training), None)
+    other = case.in_other_mode(cases)
     if other is None or diagnosis.code not in ("output_wrong", "output_nan") or REPEATED in diagnosis.detail:
-        return None
-    if not (case.values_comparable and other.values_comparable):
         return None
     doing = f"forward of variant {other.name}"
     if not all(is_right(candidate, other, name, doing) for name in other.outputs):
@@ -248,15 +246,14 @@ def _other_mode(
     checks, fault = judge_case(candidate, oracle, other)
     if fault is not None or not all(map(right_up_to_rounding, checks)):
         return None
-    right, wrong = ("eval()", "train()") if case.training else ("train()", "eval()")
-    what, where = f"the output is right in {right} and wrong in {wrong}", f"variant {case.variant}"
-    seen = diagnosis.message.partition(f" ({case.where})")[0]
-    remedy = f"check what the forward computes in {wrong} only"
+    why = seen(diagnosis, case.where)
+    remedy = f"check what the forward computes in {'train' if case.training else 'eval'}() only"
     if ignores_mode(candidate, case):
-        seen, remedy = "ModelNew returns the same in both modes", "honour self.training"
+        why, remedy = "ModelNew returns the same in both modes", "honour self.training"
         if uses_updated_buffers(oracle, case):
             remedy = f"in train(), compute the output from {in_backticks(sorted(case.updated_buffers))} as updated"
-    return diagnose("train_eval_mismatch", f"{what}; {seen}", where=where, remedy=remedy)
+    what = f"{right_in_other_mode('the output is', case.training)}; {why}"
+    return diagnose("train_eval_mismatch", what, where=f"variant {case.variant}", remedy=remedy)
 
 
 def _all_failed(case: Case, message: str) -> list[TensorCheck]:

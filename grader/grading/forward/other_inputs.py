@@ -19,6 +19,7 @@ from grader.grading.compare import nonsmooth, tolerance
 from grader.grading.compare.expected import Expected
 from grader.grading.control import reference_passes
 from grader.grading.forward.one_forward import add_forward
+from grader.grading.messages import diagnose, first_line
 from grader.grading.oracle.case import Case, first_comparable
 from grader.grading.oracle.code_changes import CODE_CHANGES
 from grader.grading.oracle.input_changes import (
@@ -31,7 +32,7 @@ from grader.grading.oracle.input_changes import (
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.other_inputs import EPSILON_SHOWS, SPECIALS, OtherInputs, other_inputs
 from grader.grading.oracle.values import is_float, values_of
-from grader.grading.outcome import Stopped, diagnose, first_line
+from grader.grading.stopped import Stopped
 from grader.verdict.models import Diagnosis, StageName
 
 CHANGES = "changes"

@@ -24,9 +24,9 @@ from grader.grading.forward.edits import Edit, edits, elsewhere
 from grader.grading.forward.one_forward import add_forward
 from grader.grading.forward.probes import of_mode, probe
 from grader.grading.forward.race import right_again, wrong_alone
+from grader.grading.messages import diagnose
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import diagnose
 from grader.verdict.models import Diagnosis
 
 

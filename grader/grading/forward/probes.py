@@ -8,9 +8,9 @@ from functools import partial
 
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.control import reference_passes, with_memory
+from grader.grading.messages import said_of_eval
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import said_of_eval
 from grader.verdict.models import Diagnosis
 
 Function = Callable[[Candidate, Oracle, Case], Diagnosis | None]

@@ -11,9 +11,9 @@ from grader.grading.compare import tolerance
 from grader.grading.compare.blocks import same_bits
 from grader.grading.forward.explain import explain
 from grader.grading.forward.one_forward import add_forward
+from grader.grading.messages import VARIES, diagnose
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import VARIES, diagnose
 from grader.grading.patterns.unwritten import unwritten
 from grader.verdict.models import Diagnosis
 

@@ -17,11 +17,10 @@ from grader.grading.forward.explain import explain
 from grader.grading.forward.one_forward import add_forward, is_right, one_forward
 from grader.grading.forward.probes import of_mode, probe
 from grader.grading.forward.race import race, right_again
+from grader.grading.messages import diagnose, first_line, fresh_tensor, in_backticks, on_another_draw
 from grader.grading.oracle import capabilities, other_parameters, variations
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import diagnose, first_line, fresh_tensor, on_another_draw
-from grader.grading.wording import in_backticks
 from grader.verdict.models import Diagnosis
 from grader.verdict.stages import TensorCheck
 

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.parameter_matching import Matching
+from grader.grading.messages import diagnose, in_backticks
 from grader.grading.oracle.case import Case
-from grader.grading.outcome import diagnose
-from grader.grading.wording import in_backticks
 from grader.verdict.models import Diagnosis
 
 

@@ -22,6 +22,7 @@ from grader.grading.compare import nonsmooth, small_elements, tolerance
 from grader.grading.compare.expected import Expected
 from grader.grading.forward.one_forward import one_forward
 from grader.grading.forward.probes import probe
+from grader.grading.messages import diagnose, first_line
 from grader.grading.oracle import variations
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL, Pass
@@ -30,7 +31,6 @@ from grader.grading.oracle.other_inputs import room
 from grader.grading.oracle.remembered import derived
 from grader.grading.oracle.trackers import Trackers
 from grader.grading.oracle.values import OTHER_DRAWS, is_float
-from grader.grading.outcome import diagnose, first_line
 from grader.verdict.models import Diagnosis
 
 ORDINALS = ("first", "second", "third")

@@ -15,7 +15,7 @@ import torch
 from grader.executor import JobBuilder, TensorSpec
 from grader.grading import chance
 from grader.grading.compare.expected import Expected
-from grader.grading.wording import in_backticks
+from grader.grading.messages import in_backticks
 
 Table = Literal["outputs", "gradients", "buffers"]
 
@@ -177,6 +177,12 @@ class Case:
             for name, after in self.buffers.items()
             if not torch.equal(after.reference64.to(self.state[name]), self.state[name])
         )
+
+    def in_other_mode(self, cases: Iterable[Case]) -> Case | None:
+        """The one of these cases that has the same variant in the other mode, if both can be compared."""
+        others = (other for other in cases if other.variant == self.variant and other.training != self.training)
+        other = next(others, None)
+        return other if other and self.values_comparable and other.values_comparable else None
 
     def alike(self, **changes: Any) -> Case:
         """The same values asked in another way: the answers about them stay."""

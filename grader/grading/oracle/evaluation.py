@@ -13,11 +13,11 @@ from grader import protocol as p
 from grader.errors import ReferenceRefused
 from grader.executor import JobBuilder, JobResult, TensorSpec
 from grader.grading.compare.blocks import CHECK_BYTES, LARGE_BYTES
+from grader.grading.messages import shape_text
 from grader.grading.oracle.case import Case, nbytes_of
 from grader.grading.oracle.reference_process import ReferenceProcess
 from grader.grading.oracle.traits import Traits
 from grader.grading.oracle.values import cut_each, rounded_each
-from grader.grading.wording import shape_text
 from grader.machine.backends import backend
 from grader.protocol.passes import Substitute
 

@@ -12,12 +12,12 @@ from grader import protocol as p
 from grader.errors import ReferenceRefused
 from grader.executor import JobBuilder, TensorSpec
 from grader.grading.compare.blocks import is_large, same_bits
+from grader.grading.messages import first_line
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Pass, evaluate_each, widened
 from grader.grading.oracle.reference_process import ReferenceProcess
 from grader.grading.oracle.trained_state import ascends, first_training, zeros_or_ones
 from grader.grading.oracle.traits import Traits
 from grader.grading.oracle.values import as_real, is_differentiable
-from grader.grading.outcome import first_line
 
 SEEDS = 40
 """Seeds that are tried. A branch that one run in ten drops is noticed with probability 98.5%, 1 - 0.9^40."""

@@ -15,10 +15,10 @@ from grader.errors import ReferenceRefused
 from grader.grading.compare.blocks import in_blocks
 from grader.grading.compare.expected import Expected
 from grader.grading.compare.scaling import change
+from grader.grading.messages import MAX_LISTED
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL64, Evaluation, Pass
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import MAX_LISTED
 from grader.protocol import dtype_name
 from grader.protocol.passes import Substitute
 

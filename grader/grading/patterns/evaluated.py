@@ -9,11 +9,11 @@ from functools import partial
 
 import torch
 
+from grader.grading.messages import MAX_LISTED
 from grader.grading.oracle import known_mistakes
 from grader.grading.oracle.case import Case, is_input
 from grader.grading.oracle.exchanges import turned
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import MAX_LISTED
 from grader.grading.patterns.pattern import FIT, FREE, MAX_ELEMENTS, Pattern, Subject, number
 
 Search = Callable[[Oracle, Sequence[Subject]], dict[str, Pattern]]

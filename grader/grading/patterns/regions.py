@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from grader.grading.compare.scaling import factor_text, scale_of
-from grader.grading.outcome import MAX_LISTED
+from grader.grading.messages import MAX_LISTED
 from grader.grading.patterns.pattern import FIT, FREE, Pattern, Region, Subject, dimensions, number
 from grader.grading.patterns.value_regions import by_row_value, by_value, named_by_index
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from grader.grading.outcome import MAX_LISTED
+from grader.grading.messages import MAX_LISTED
 from grader.grading.patterns.pattern import FREE, Known, Region, Subject, number
 
 

@@ -24,13 +24,13 @@ from grader.grading.candidate.candidate import Candidate, export_buffers, forwar
 from grader.grading.compare.blocks import LARGE_BYTES, reals
 from grader.grading.compare.nonsmooth import ULPS
 from grader.grading.compare.scaling import ROUNDING_RESIDUAL
+from grader.grading.messages import diagnose
 from grader.grading.oracle import variations
 from grader.grading.oracle.case import Case, Table, export_outputs
 from grader.grading.oracle.evaluation import MODEL
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.remembered import derived, once
 from grader.grading.oracle.values import is_float, perturbed, perturbed_state
-from grader.grading.outcome import diagnose
 from grader.grading.random.exchange import Variation, differences
 from grader.machine.backends import backend
 from grader.machine.host import on_one_thread

@@ -15,13 +15,13 @@ from grader.grading.candidate.vjp import add_graph_forward, product, product_job
 from grader.grading.compare.blocks import LARGE_BYTES, reals, same_bits
 from grader.grading.compare.nonsmooth import PERTURBATION_ULPS
 from grader.grading.control import reference_passes
+from grader.grading.messages import diagnose
 from grader.grading.oracle.case import Case, export_outputs, nbytes_of
 from grader.grading.oracle.evaluation import MODEL, Evaluation
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.perturbed_runs import PERTURBED_RUNS
 from grader.grading.oracle.trackers import Trackers
 from grader.grading.oracle.values import perturbed, perturbed_state
-from grader.grading.outcome import diagnose
 from grader.machine.backends import backend
 from grader.verdict.models import Diagnosis
 

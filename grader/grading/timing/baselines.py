@@ -21,11 +21,11 @@ from grader.executor import JobBuilder, WorkerClient, WorkerLost
 from grader.grading import chance
 from grader.grading.build import BuildCache, bundles, keep_kernels
 from grader.grading.kept_files import KeptValues
+from grader.grading.messages import MAX_QUOTED
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.reference_process import REFERENCE_SECONDS
 from grader.grading.oracle.values import draw_cotangents
-from grader.grading.outcome import MAX_QUOTED
 from grader.grading.timing.calls import PARTS, Part, Phase, phases_of
 from grader.machine.backends import backend
 from grader.verdict.models import Environment, Problem, TimeLimits

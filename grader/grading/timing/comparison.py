@@ -14,13 +14,13 @@ from grader.grading.candidate.placement import Placement
 from grader.grading.compare import blocks, error_sizes, nonsmooth, small_elements, tolerance
 from grader.grading.compare.blocks import is_large
 from grader.grading.compare.expected import Expected
+from grader.grading.messages import diagnose
 from grader.grading.oracle.case import Case, Table, is_input
 from grader.grading.oracle.evaluation import MODEL, Pass
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.run_costs import Pace
 from grader.grading.oracle.track import track
 from grader.grading.oracle.trackers import Trackers
-from grader.grading.outcome import diagnose
 from grader.grading.timing import shipped_flags
 from grader.grading.timing.calls import Call
 from grader.grading.timing.draws import Source

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from grader.grading.outcome import diagnose
+from grader.grading.messages import diagnose
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Diagnosis
 from grader.verdict.stages import ClockReading

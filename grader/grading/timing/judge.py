@@ -8,10 +8,11 @@ from typing import TypeVar
 
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.compare.blocks import HUGE_BYTES
+from grader.grading.messages import diagnose
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import KEPT_BYTES, Oracle
-from grader.grading.outcome import Judged, diagnose
 from grader.grading.shortage import ran_short
+from grader.grading.status import Judged
 from grader.grading.timing import shipped_flags
 from grader.grading.timing.calls import Phase, phases_of
 from grader.grading.timing.clocks import timing_of

@@ -22,7 +22,7 @@ from grader.grading.candidate.parameter_matching import Matching
 from grader.grading.compare.blocks import is_large
 from grader.grading.oracle.case import Case, nbytes_of
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.outcome import Stopped, lost
+from grader.grading.stopped import Stopped, lost
 from grader.grading.timing.calls import Call, Caller, NotQueued, Part, Phase, Side, Which
 from grader.grading.timing.clocks import Time
 from grader.grading.timing.comparison import Comparison

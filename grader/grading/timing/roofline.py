@@ -26,12 +26,12 @@ from pydantic import TypeAdapter
 from grader import protocol as p
 from grader.grading.compare.narrow_types import is_narrow
 from grader.grading.kept_files import KeptValues
+from grader.grading.messages import diagnose
 from grader.grading.oracle import capabilities
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.remembered import remembered
-from grader.grading.outcome import diagnose
 from grader.machine.backends import backend
 from grader.verdict.models import Device, Diagnosis, Environment
 from grader.verdict.stages import FigureTiming, TimingResult

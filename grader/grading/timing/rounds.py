@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from grader.grading import chance
-from grader.grading.outcome import diagnose
+from grader.grading.messages import diagnose
 from grader.grading.timing.calls import FIGURES, PARTS, NotQueued, Part, Phase
 from grader.grading.timing.clocks import Samples, Time
 from grader.grading.timing.device_clocks import ClockWatch

@@ -23,10 +23,10 @@ from grader.grading.compare.expected import Expected
 from grader.grading.forward.explain import explain
 from grader.grading.forward.judge import judge_case
 from grader.grading.forward.one_forward import is_right, one_forward
+from grader.grading.messages import on_another_draw
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.values import OTHER_DRAWS
-from grader.grading.outcome import on_another_draw
 from grader.grading.timing.comparison import ExactCheck
 from grader.grading.timing.pair import WrongCall
 from grader.verdict.models import Diagnosis

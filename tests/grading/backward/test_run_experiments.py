@@ -7,7 +7,8 @@ import pytest
 from grader.grading.backward import run_experiments as module
 from grader.grading.backward.experiments import experiments
 from grader.grading.backward.run_experiments import run_experiments
-from grader.grading.outcome import Stopped, diagnose
+from grader.grading.messages import diagnose
+from grader.grading.stopped import Stopped
 
 CONTIGUOUS = next(one for one in experiments("post-check", "train") if one.code == "assumes_contiguous_grad_output")
 

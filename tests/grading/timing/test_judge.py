@@ -12,10 +12,11 @@ import pytest
 from grader.errors import SandboxError
 from grader.executor.launcher import Role
 from grader.executor.process_table import CPU_CLOCK, tree
-from grader.grading.outcome import Stopped, diagnose
+from grader.grading.messages import diagnose
 from grader.grading.pipeline import Pipeline
 from grader.grading.resources import Resources
 from grader.grading.selftest import itself
+from grader.grading.stopped import Stopped
 from grader.grading.timing import pair as pair_module
 from grader.grading.timing.calls import Caller, NotQueued
 from grader.grading.timing.draws import Draws

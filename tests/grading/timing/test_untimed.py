@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from grader.grading.outcome import diagnose
+from grader.grading.messages import diagnose
 from grader.grading.resources import Resources
 from grader.grading.timing.calls import Call
 from grader.grading.timing.draws import Draw, Source

@@ -13,8 +13,8 @@ from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.vjp import Answer, product, product_job
 from grader.grading.compare import scaling, tolerance
 from grader.grading.compare.scaling import REDUCED_PRECISION
+from grader.grading.messages import said_of_eval
 from grader.grading.oracle.case import Case
-from grader.grading.outcome import said_of_eval
 from grader.verdict.codes import CODES
 from grader.verdict.models import Diagnosis
 

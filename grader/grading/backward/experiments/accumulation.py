@@ -32,8 +32,8 @@ from grader.grading.candidate.vjp import (
 )
 from grader.grading.compare import scaling
 from grader.grading.compare.scaling import REDUCED_PRECISION
+from grader.grading.messages import VARIES, diagnose, first_line, fresh_tensor
 from grader.grading.oracle.case import Case
-from grader.grading.outcome import VARIES, diagnose, first_line, fresh_tensor
 from grader.verdict.models import Diagnosis
 
 NO_WRITES = "do not write into tensors that forward saved, nor add to one that ctx keeps"

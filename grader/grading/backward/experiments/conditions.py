@@ -14,8 +14,8 @@ from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.vjp import attempt_each, one_product, product, product_job
 from grader.grading.compare import tolerance
 from grader.grading.compare.blocks import same_bits
+from grader.grading.messages import VARIES, diagnose, first_line
 from grader.grading.oracle.case import Case
-from grader.grading.outcome import VARIES, diagnose, first_line
 from grader.grading.patterns.pattern import MAX_ELEMENTS, Pattern
 from grader.grading.patterns.unwritten import unwritten
 from grader.grading.random.seeded import check_gradients

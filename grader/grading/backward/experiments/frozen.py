@@ -11,9 +11,8 @@ from grader.grading.backward.experiments._base import ExperimentCases, experimen
 from grader.grading.candidate.candidate import Candidate, export_buffers
 from grader.grading.candidate.outputs import check_buffers, differ
 from grader.grading.candidate.vjp import Answer, attempt_each, one_product, product_job
+from grader.grading.messages import MAX_LISTED, diagnose, first_line, in_backticks
 from grader.grading.oracle.case import Case, is_input
-from grader.grading.outcome import MAX_LISTED, diagnose, first_line
-from grader.grading.wording import in_backticks
 from grader.verdict.models import Diagnosis
 
 MAX_SUBSETS = 48

@@ -18,8 +18,8 @@ from grader.grading.compare.blocks import norm, reals
 from grader.grading.compare.expected import Expected
 from grader.grading.compare.narrow_types import spacing
 from grader.grading.compare.scaling import REDUCED_PRECISION, ROUNDING_RESIDUAL, change
+from grader.grading.messages import VARIES, diagnose, first_line
 from grader.grading.oracle.case import Case
-from grader.grading.outcome import VARIES, diagnose, first_line
 from grader.verdict.models import Diagnosis
 
 EXPONENTS = (-30, 16)

@@ -10,8 +10,8 @@ from grader.grading.backward.experiments._base import ExperimentCases, experimen
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.vjp import Answer, attempt_each, one_product, product
 from grader.grading.compare import tolerance
+from grader.grading.messages import diagnose, first_line
 from grader.grading.oracle.case import Case
-from grader.grading.outcome import diagnose, first_line
 from grader.verdict.models import Diagnosis
 
 

@@ -23,10 +23,9 @@ from grader.grading.candidate.vjp import (
     export_gradients,
 )
 from grader.grading.compare.blocks import LARGE_BYTES, same_bits
+from grader.grading.messages import diagnose, first_line, fresh_tensor, in_backticks
 from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.evaluation import MODEL
-from grader.grading.outcome import diagnose, first_line, fresh_tensor
-from grader.grading.wording import in_backticks
 from grader.verdict.models import Diagnosis
 
 NEW_TENSOR = "write into a new tensor"
