@@ -29,7 +29,10 @@ __all__ = [
     "decode_value",
     "dtype_name",
     "encode_value",
+    "gradient_source",
     "is_name",
+    "output_source",
+    "state_source",
 ]
 
 ALIGNMENT_BYTES = 512
@@ -205,3 +208,18 @@ def decode_value(value: Any) -> Any:
             return tuple(decode_value(item) for item in content)
         return {key: decode_value(item) for key, item in content.items()}
     return value
+
+
+def output_source(tape: object, name: str) -> str:
+    """The source, in an `Export`, of an output of the forward with this tape."""
+    return f"output:{tape}:{name}"
+
+
+def gradient_source(grads: object, operand: str | None) -> str:
+    """The source, in an `Export`, of an operand's gradient by the backward with this key."""
+    return f"grad:{grads}:{operand}"
+
+
+def state_source(model: str, name: str | None) -> str:
+    """The source, in an `Export`, of a parameter or buffer of a model."""
+    return f"state:{model}:{name}"

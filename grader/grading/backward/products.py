@@ -103,7 +103,7 @@ def _wrong_outputs(case: Case, result: JobResult) -> Iterator[Diagnosis]:
     """`output_wrong` for each output of the forward with gradients enabled."""
     for name in case.outputs:
         check = check_output(case, result, name)
-        result.take(f"output:a:{name}")
+        result.take(p.output_source("a", name))
         if check.status == "failed":
             what = f"with gradients enabled, {check.message}"
             remedy = "compute the same output with and without gradients"
@@ -136,7 +136,7 @@ def _buffers_differ(candidate: Candidate, case: Case, result: JobResult) -> list
         return []
     failed = [check.name for check in checks if check.status == "failed"]
     amount, remedy = explain_buffers(
-        case, {name: result.sealed.get(f"state:{MODEL}:{matched[name]}") for name in failed}
+        case, {name: result.sealed.get(p.state_source(MODEL, matched[name])) for name in failed}
     )
     mode = "train()" if case.training else "eval()"
     return [

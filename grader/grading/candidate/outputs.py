@@ -22,7 +22,7 @@ USUAL_TENSORS = ("", "Tensor", "Parameter")
 
 def check_output(case: Case, result: JobResult, name: str, tape: str = "a") -> TensorCheck:
     """Compare the output `name` that a forward left under a tape."""
-    source = f"output:{tape}:{name}"
+    source = p.output_source(tape, name)
     expected, sealed = case.outputs[name], result.sealed.get(source)
     if sealed is None:
         return _not_returned(expected, result.refused.get(source), name)
@@ -40,7 +40,7 @@ def check_buffers(candidate: Candidate, case: Case, result: JobResult) -> list[T
     """Compare the buffers after a forward, those that the candidate has."""
     places, found, pairs = candidate.matching(case).places, dict[str, TensorCheck](), dict[str, tolerance.Pair]()
     for name, theirs in candidate.buffers(case).items():
-        expected, source = case.buffers[name], f"state:{MODEL}:{theirs}"
+        expected, source = case.buffers[name], p.state_source(MODEL, theirs)
         sealed = result.sealed.get(source)
         if sealed is None:
             found[name] = _not_returned(expected, result.refused.get(source), name)

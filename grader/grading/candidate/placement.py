@@ -233,9 +233,9 @@ def values_alike(
         job = JobBuilder(runner.worker, runner.device)
         if loaded is not None:
             job.load_state(key, loaded)
-        job.export({f"state:{key}:{name}": spec for name, spec in specs.items()})
+        job.export({p.state_source(key, name): spec for name, spec in specs.items()})
         result = runner.attempt(job, "load", doing)
-        found = {name: result.sealed.get(f"state:{key}:{name}") for name in specs}
+        found = {name: result.sealed.get(p.state_source(key, name)) for name in specs}
         return None if result.failure else {name: value for name, value in found.items() if value is not None}
 
     values = [EqualValues(seeded, theirs("reading parameters as constructed") or {})]

@@ -184,7 +184,7 @@ def product(candidate: Candidate, case: Case, result: JobResult, key: str = "a")
     gradients: dict[str, torch.Tensor | None] = {}
     misshapen: dict[str, p.TensorInfo] = {}
     for name in case.wrt:
-        source = f"grad:{key}:{operands.get(name)}"
+        source = p.gradient_source(key, operands.get(name))
         value = result.sealed.get(source)
         refused = result.refused.get(source)
         if value is None and refused is not None and refused.kind == "tensor":

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import torch
 
+from grader import protocol as p
 from grader.executor import TensorSpec
 from grader.grading.candidate.candidate import Candidate, exports
 from grader.grading.compare.blocks import is_large
@@ -63,7 +64,7 @@ def _constructed(candidate: Candidate, case: Case) -> dict[str, torch.Tensor]:
     specs = {place.name: TensorSpec(place.shape, case.state[name].dtype) for name, place in places.items()}
     job.export(exports("state", MODEL, specs))
     sealed = candidate.attempt(job, "forward", "reading buffers as constructed").sealed
-    found = {name: sealed.get(f"state:{MODEL}:{place.name}") for name, place in places.items()}
+    found = {name: sealed.get(p.state_source(MODEL, place.name)) for name, place in places.items()}
     return {name: places[name].take(value) for name, value in found.items() if value is not None}
 
 

@@ -82,7 +82,7 @@ def _outputs(candidate: Candidate, cases: Sequence[Case], output: str) -> list[t
         last = case
     job.step(p.Drop())
     result = candidate.attempt(job, "forward", "forwards with one operand changed")
-    return [result.sealed.get(f"output:{turn}:{output}") for turn in range(len(cases))]
+    return [result.sealed.get(p.output_source(turn, output)) for turn in range(len(cases))]
 
 
 def _right_moves(oracle: Oracle, case: Case, other: Case, output: str) -> bool:

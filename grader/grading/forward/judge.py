@@ -9,6 +9,7 @@ from functools import partial
 
 import torch
 
+from grader import protocol as p
 from grader.executor import JobResult
 from grader.grading import chance
 from grader.grading.budget import STAGES, Drawn, Stopwatch, left_out
@@ -168,7 +169,7 @@ def judge_case(candidate: Candidate, oracle: Oracle, case: Case) -> tuple[list[T
     wrong = next((check for check in checks if check.status == "failed"), None)
     if wrong is not None:
         return checks, _wrong_output(candidate, oracle, case, result, wrong)
-    actual = {check.name: result.sealed.get(f"output:a:{check.name}") for check in checks}
+    actual = {check.name: result.sealed.get(p.output_source("a", check.name)) for check in checks}
     for name, pattern in confirmed_roundings(oracle, case, "outputs", actual, partial(outputs_of, candidate)).items():
         checks = [one.model_copy(update={"status": "failed"}) if one.name == name else one for one in checks]
         return checks, diagnose(pattern.code, f"{name} {pattern.text}", where=case.where, remedy=pattern.remedy)
@@ -183,7 +184,7 @@ def judge_case(candidate: Candidate, oracle: Oracle, case: Case) -> tuple[list[T
 
 
 def _wrong_output(candidate: Candidate, oracle: Oracle, case: Case, result: JobResult, wrong: TensorCheck) -> Diagnosis:
-    sealed = result.sealed.get(f"output:a:{wrong.name}")
+    sealed = result.sealed.get(p.output_source("a", wrong.name))
     if sealed is None:  # another tensor when it was exported than when it was described
         what, remedy = wrong.message or f"{wrong.name} is missing", "return a dense tensor on the input's device"
         return diagnose("output_structure", what, where=case.where, remedy=remedy)
@@ -222,7 +223,7 @@ def _judge_buffers(
             candidate.leave_out(counts)
             return _judge_buffers(candidate, oracle, case, result)
         what = f"{stale} after one forward in {'train()' if case.training else 'eval()'}"
-        actual = {ours: result.sealed.get(f"state:{MODEL}:{theirs}") for ours, theirs in matched.items()}
+        actual = {ours: result.sealed.get(p.state_source(MODEL, theirs)) for ours, theirs in matched.items()}
         amount, remedy = explain_buffers(compared, {name: actual[name] for name in wrong}, oracle)
         return checks, diagnose("buffers_not_updated", what, where=case.where, amount=amount, remedy=remedy)
     missing = [name for name in case.buffers if name not in matched]

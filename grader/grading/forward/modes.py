@@ -20,8 +20,8 @@ def ignores_mode(candidate: Candidate, case: Case) -> bool:
     job.step(p.Drop())
     sealed = candidate.run(job, "forward", "forward in train() and in eval()").sealed
     return all(
-        (one := sealed.get(f"output:a:{name}")) is not None
-        and (other := sealed.get(f"output:b:{name}")) is not None
+        (one := sealed.get(p.output_source("a", name))) is not None
+        and (other := sealed.get(p.output_source("b", name))) is not None
         and torch.allclose(one, other, equal_nan=True)
         for name in case.outputs
     )

@@ -83,7 +83,7 @@ def add_forward(
 def outputs_of(candidate: Candidate, case: Case) -> dict[str, torch.Tensor | None]:
     """The outputs of one forward of another draw, by name. Raises Stopped."""
     sealed = candidate.run(one_forward(candidate, case), "forward", "forward of another draw").sealed
-    return {name: sealed.get(f"output:a:{name}") for name in case.outputs}
+    return {name: sealed.get(p.output_source("a", name)) for name in case.outputs}
 
 
 def is_right(candidate: Candidate, case: Case, output: str, doing: str) -> bool:

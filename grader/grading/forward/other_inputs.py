@@ -156,7 +156,7 @@ def _wrong_outputs(candidate: Candidate, others: Sequence[OtherInputs]) -> dict[
             wrong[left[failed].change] = WrongTensor(f"the forward raises {first_line(failure)}")
         for turn, other in enumerate(left[:failed]):
             for name in other.case.outputs:
-                source = f"output:{turn}:{name}"
+                source = p.output_source(turn, name)
                 if _only_finite(other, name) and is_finite(result.sealed.get(source)):
                     continue
                 found = difference(name, other.case.outputs[name], result.sealed.get(source))

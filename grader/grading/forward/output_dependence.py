@@ -89,7 +89,7 @@ def _fault(case: Case, edit: Edit, result: JobResult, tapes: tuple[str, str]) ->
         check = check_output(edit.case, result, name, tapes[1])
         if check.status == "failed":
             return check.message or name
-    values = [result.sealed.get(f"output:{tape}:{edit.output}") for tape in tapes]
+    values = [result.sealed.get(p.output_source(tape, edit.output)) for tape in tapes]
     before, after = (None if value is None else value.view(-1)[edit.element] for value in values)
     if before is None or after is None:
         return f"{edit.output} has another shape or dtype in one of several calls"

@@ -37,7 +37,7 @@ def race(
             remedy = "leave them out" if case.training else "leave them out in eval(): honour self.training"
             drawn = f"{message}; it draws random numbers, where the reference draws none"
             return _race(drawn, case, repeats, remedy=remedy)
-        runs = [result.sealed[f"output:{turn}:{name}"] for turn in range(repeats)]
+        runs = [result.sealed[p.output_source(turn, name)] for turn in range(repeats)]
         pattern = unwritten(case, name, case.outputs[name], runs)
         how = f"are wrong {pattern.text}" if pattern else "are all wrong, and differ by more than rounding"
         raced = f"{message}; {repeats} equal forwards {how}"
@@ -57,7 +57,7 @@ def wrong_alone(candidate: Candidate, oracle: Oracle, case: Case, message: str) 
         return raced
     result = _repeated(candidate, case, 1)
     for name in case.outputs:
-        check, sealed = check_output(case, result, name, "0"), result.sealed.get(f"output:0:{name}")
+        check, sealed = check_output(case, result, name, "0"), result.sealed.get(p.output_source("0", name))
         if check.status == "failed" and sealed is not None:
             return explain(candidate, oracle, case, check, sealed)
     return None
@@ -66,7 +66,7 @@ def wrong_alone(candidate: Candidate, oracle: Oracle, case: Case, message: str) 
 def _same_under_one_seed(candidate: Candidate, case: Case, name: str, repeats: int) -> bool:
     """Whether equal forwards, of which others differ, give this output alike under one seed of torch."""
     result = _repeated(candidate, case.alike(forward_seed=chance.new_seed()), repeats)
-    first, *others = (result.sealed.get(f"output:{turn}:{name}") for turn in range(repeats))
+    first, *others = (result.sealed.get(p.output_source(turn, name)) for turn in range(repeats))
     return first is not None and all(other is not None and same_bits(first, other) for other in others)
 
 
@@ -90,7 +90,7 @@ def _race(what: str, case: Case, repeats: int, *, remedy: str = VARIES) -> Diagn
 def _differing(case: Case, result: JobResult, repeats: int) -> str | None:
     """The first output that differs between equal forwards by more than two right results may, or None."""
     for name, expected in case.outputs.items():
-        first, *others = (result.sealed.get(f"output:{turn}:{name}") for turn in range(repeats))
+        first, *others = (result.sealed.get(p.output_source(turn, name)) for turn in range(repeats))
         if first is None or not (expected.rounds and case.comparable("outputs", name)):
             continue
         around = expected.around(first.view(expected.shape))

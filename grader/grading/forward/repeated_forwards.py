@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from grader import protocol as p
 from grader.executor import JobResult, TensorSpec
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.outputs import check_output
@@ -102,7 +103,7 @@ def _cause(
 ) -> Diagnosis:
     """The cause of a turn's wrong output: a race, a wrong forward, or a result of an earlier call."""
     turn, case, edited = turns[index], turns[0].case, turns[1].case
-    check, sealed = _check(turns, index, name, result), result.sealed.get(f"output:t{index}:{name}")
+    check, sealed = _check(turns, index, name, result), result.sealed.get(p.output_source(f"t{index}", name))
     what = check.message or f"{name} is wrong"
     if turn.case is case and (sealed is None or not tolerance.passes(edited.outputs[name], sealed)):
         # Where other parameters came before, right forwards alone say nothing.

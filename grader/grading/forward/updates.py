@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import torch
 
+from grader import protocol as p
 from grader.errors import ProblemError
 from grader.grading.candidate.buffers import explain_buffers, one_factor
 from grader.grading.candidate.candidate import Candidate
@@ -56,7 +57,7 @@ def _from_zeros(candidate: Candidate, oracle: Oracle, case: Case, updated: Seque
         return None
     matched, places = candidate.buffers(case), candidate.matching(case).places
     for name in updated:
-        sealed = result.sealed.get(f"state:{MODEL}:{matched[name]}")
+        sealed = result.sealed.get(p.state_source(MODEL, matched[name]))
         value = None if sealed is None else places[name].take(sealed)
         wrong = None if value is None else _wrong_buffer(zeroed.buffers[name], value)
         if wrong is not None:

@@ -68,7 +68,7 @@ def keeps_outputs(oracle: Oracle, case: Case) -> bool:
 def _are_right(case: Case, result: JobResult, tapes: Iterable[str]) -> bool:
     """Whether nothing failed, and the outputs of these tapes are the case's."""
     return result.failure is None and all(
-        tolerance.passes(expected, result.sealed[f"output:{tape}:{name}"])
+        tolerance.passes(expected, result.sealed[p.output_source(tape, name)])
         for tape in tapes
         for name, expected in case.outputs.items()
     )

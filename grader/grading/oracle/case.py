@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
+from grader import protocol as p
 from grader.executor import JobBuilder, TensorSpec
 from grader.grading import chance
 from grader.grading.compare.expected import Expected
@@ -250,7 +251,7 @@ def smallest(values: Mapping[str, torch.Tensor], nbytes: int) -> dict[str, torch
 
 def export_outputs(job: JobBuilder, case: Case, tape: str) -> None:
     """Bring back the outputs of a forward, as `output:<tape>:<name>`."""
-    job.export({f"output:{tape}:{name}": spec for name, spec in case.output_specs.items()})
+    job.export({p.output_source(tape, name): spec for name, spec in case.output_specs.items()})
 
 
 def first_comparable(cases: Sequence[Case]) -> Case | None:

@@ -215,9 +215,9 @@ def _add(job: JobBuilder, traits: Traits, one: Pass, key: str, model: str) -> tu
             )
         )
     wanted = (
-        {name: (f"output:{key}:{name}", spec) for name, spec in traits.output_specs().items()},
-        {name: (f"grad:{key}:{name}", spec) for name, spec in one.operands().items()},
-        {name: (f"state:{model}:{name}", spec) for name, spec in traits.buffer_specs().items()},
+        {name: (p.output_source(key, name), spec) for name, spec in traits.output_specs().items()},
+        {name: (p.gradient_source(key, name), spec) for name, spec in one.operands().items()},
+        {name: (p.state_source(model, name), spec) for name, spec in traits.buffer_specs().items()},
     )
     exports = {source: widened(spec, one.in_float64) for table in wanted for source, spec in table.values()}
     job.export(exports, convert=one.in_float64)

@@ -54,12 +54,12 @@ def first_look(
     ReferenceRefused if the reference fails or cannot serve as one.
     """
     names = {info.name: TensorSpec.of(info) for info in (*parameters, *buffers)}
-    exports = {f"state:{MODEL}:{name}": spec for name, spec in names.items()}
+    exports = {p.state_source(MODEL, name): spec for name, spec in names.items()}
     fixed = (*buffers, *(info for info in parameters if not info.requires_grad))
-    exports |= {f"state:{MODEL64}:{info.name}": widened(names[info.name], True) for info in fixed}
+    exports |= {p.state_source(MODEL64, info.name): widened(names[info.name], True) for info in fixed}
     forwards, sealed = _forwards(reference, inputs, training, exports)
-    state = constructed or {name: sealed[f"state:{MODEL}:{name}"] for name in names}
-    seeded = {info.name: sealed[f"state:{MODEL64}:{info.name}"].to(state[info.name].dtype) for info in fixed}
+    state = constructed or {name: sealed[p.state_source(MODEL, name)] for name in names}
+    seeded = {info.name: sealed[p.state_source(MODEL64, info.name)].to(state[info.name].dtype) for info in fixed}
     constructed_traits = _as_constructed(forwards, parameters, buffers, state, seeded, training)
 
     def passes(trained: Mapping[str, torch.Tensor]) -> list[Pass]:

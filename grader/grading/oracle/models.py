@@ -213,9 +213,9 @@ class ReferenceModels(ReferenceProcess):
         job.step(construction.model_copy(update={"seed": seed, "on_device": on_device}))
         parameters, buffers = self._described[repr(case.init_inputs)]
         specs = {info.name: TensorSpec.of(info) for info in (*parameters, *buffers)}
-        job.export({f"state:{MODEL}:{name}": spec for name, spec in specs.items()})
+        job.export({p.state_source(MODEL, name): spec for name, spec in specs.items()})
         sealed = self.run(job).sealed
-        return {name: sealed[f"state:{MODEL}:{name}"] for name in specs}
+        return {name: sealed[p.state_source(MODEL, name)] for name in specs}
 
     def start_from(self, case: Case, constructed: dict[str, torch.Tensor]) -> None:
         """Take this state for what the constructor leaves, in further draws of the case's size and mode too."""

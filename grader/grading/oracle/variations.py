@@ -149,10 +149,11 @@ def element_gradients(
                 retain_graph=True,
             )
         )
-        job.export({f"grad:g{turn}:input[{i}]": TensorSpec.like(case.operand(f"input[{i}]")) for i in floats})
+        gradients = {f"input[{i}]": TensorSpec.like(case.operand(f"input[{i}]")) for i in floats}
+        job.export({p.gradient_source(f"g{turn}", name): spec for name, spec in gradients.items()})
     job.step(p.Drop())
     sealed = oracle.run(job).sealed
-    sources = [{i: f"grad:g{turn}:input[{i}]" for i in floats} for turn in range(len(elements))]
+    sources = [{i: p.gradient_source(f"g{turn}", f"input[{i}]") for i in floats} for turn in range(len(elements))]
     return [{i: sealed[source] for i, source in table.items() if source in sealed} for table in sources]
 
 

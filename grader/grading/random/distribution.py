@@ -256,7 +256,8 @@ def _runs(candidate: Candidate, case: Case, grad: bool, times: int) -> dict[Tens
         for turn in range(of_a_job):
             for table, name in parts:
                 theirs = candidate.buffers(case).get(name)
-                value = result.sealed.get(f"output:{turn}:{name}" if table == "outputs" else f"state:{MODEL}:{theirs}")
+                source = p.output_source(turn, name) if table == "outputs" else p.state_source(MODEL, theirs)
+                value = result.sealed.get(source)
                 due = getattr(case, table)[name].shape
                 if value is None:
                     value = torch.full(due, math.nan, device=backend(candidate.device).torch_device)

@@ -9,6 +9,7 @@ from functools import partial
 
 import torch
 
+from grader import protocol as p
 from grader.grading import chance
 from grader.grading.candidate.candidate import Candidate, export_buffers
 from grader.grading.candidate.vjp import add_graph_forward, product, product_job
@@ -79,10 +80,12 @@ def _evaluate(candidate: Candidate, case: Case) -> Evaluation | None:
     export_outputs(job, case, "a")
     export_buffers(job, candidate, case)
     result = candidate.attempt(job, "backward", "forward and backward under one seed")
-    outputs = {name: result.sealed[f"output:a:{name}"] for name in case.outputs if f"output:a:{name}" in result.sealed}
+    outputs = {
+        name: value for name in case.outputs if (value := result.sealed.get(p.output_source("a", name))) is not None
+    }
     if result.failure is not None or outputs.keys() != case.outputs.keys():
         return None
-    sources = {ours: f"state:{MODEL}:{theirs}" for ours, theirs in candidate.buffers(case).items()}
+    sources = {ours: p.state_source(MODEL, theirs) for ours, theirs in candidate.buffers(case).items()}
     buffers = {
         name: candidate.taken(case, name, result.sealed[source])
         for name, source in sources.items()
@@ -190,7 +193,7 @@ def _trial(candidate: Candidate, case: Case, names: Sequence[str]) -> tuple[floa
     sealed = candidate.attempt(job, "backward", "forwards under one seed").sealed
     cotangents, expected, size, kept, drawn = {}, 0.0, 0.0, 0.0, 0.0
     for name, like in case.cotangents.items():
-        runs = [sealed.get(f"output:{factor}:{name}") for factor in STEPS]
+        runs = [sealed.get(p.output_source(factor, name)) for factor in STEPS]
         if any(run is None for run in runs):
             return None
         at = [reals(run) for run in runs if run is not None]

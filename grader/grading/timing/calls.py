@@ -179,7 +179,7 @@ class Caller:
             job.export(exports("grad", "t", gradients))
         else:
             export_outputs(job, case, "t")
-            job.export({f"state:{MODEL}:{theirs}": spec for theirs, spec in self._buffers(side).items()})
+            job.export({p.state_source(MODEL, theirs): spec for theirs, spec in self._buffers(side).items()})
 
     def give_back(self, which: Which) -> None:
         """Free all memory of a side that its models do not need. Raises Stopped."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import torch
 
+from grader import protocol as p
 from grader.grading.candidate.placement import Placement
 from grader.grading.compare import blocks, error_sizes, nonsmooth, small_elements, tolerance
 from grader.grading.compare.blocks import is_large
@@ -105,15 +106,16 @@ class Comparison:
     def _rows(self, reference: Call, candidate: Call) -> Iterator[Row]:
         """What of a call is compared: outputs, buffers, gradients."""
         sources: list[tuple[Table, str, str, str]] = [
-            ("outputs", name, f"output:t:{name}", f"output:t:{name}") for name in self.case.outputs
+            ("outputs", name, p.output_source("t", name), p.output_source("t", name)) for name in self.case.outputs
         ]
         for name in self.case.buffers:
             if name in self.places:
-                sources.append(("buffers", name, f"state:{MODEL}:{name}", f"state:{MODEL}:{self.places[name].name}"))
+                theirs = self.places[name].name
+                sources.append(("buffers", name, p.state_source(MODEL, name), p.state_source(MODEL, theirs)))
         if "backward" in reference.times:
             for name, theirs in self.operands.items():
-                if self.case.gradients[name] is not None and f"grad:t:{name}" in reference.sealed:
-                    sources.append(("gradients", name, f"grad:t:{name}", f"grad:t:{theirs}"))
+                if self.case.gradients[name] is not None and p.gradient_source("t", name) in reference.sealed:
+                    sources.append(("gradients", name, p.gradient_source("t", name), p.gradient_source("t", theirs)))
         for table, name, ours, other in sources:
             actual = candidate.sealed.get(other)
             if actual is not None and table != "outputs" and name in self.places:

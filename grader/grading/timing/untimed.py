@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import torch
 
+from grader import protocol as p
 from grader.grading import chance
 from grader.grading.backward.causes import explain as explain_gradients
 from grader.grading.backward.experiments import ExperimentCases
@@ -60,9 +61,9 @@ def faults_of_values(candidate: Candidate, oracle: Oracle, wrong: WrongCall) -> 
         return []
     result = candidate.run(one_forward(candidate, other), "forward", "forward of another draw")
     for name in outputs:
-        check, sealed = check_output(other, result, name), result.sealed.get(f"output:a:{name}")
+        check, sealed = check_output(other, result, name), result.sealed.get(p.output_source("a", name))
         if check.status == "failed" and sealed is not None:
-            if not _agree(outputs[name], timed.get(f"output:t:{name}"), sealed):
+            if not _agree(outputs[name], timed.get(p.output_source("t", name)), sealed):
                 return []
             return [on_another_draw(explain(candidate, oracle, other, check, sealed))]
     if not draw.cotangents:
@@ -72,7 +73,7 @@ def faults_of_values(candidate: Candidate, oracle: Oracle, wrong: WrongCall) -> 
         return []
     operands = candidate.operands(other)
     for fault in judged.faults:
-        value, gradient = timed.get(f"grad:t:{operands.get(fault.name)}"), gradients[fault.name]
+        value, gradient = timed.get(p.gradient_source("t", operands.get(fault.name))), gradients[fault.name]
         ours = judged.product.gradients[fault.name]
         taken = None if value is None else candidate.taken(other, fault.name, value)
         if gradient is None or ours is None or not _agree(gradient, taken, ours):

@@ -59,8 +59,8 @@ def _mutated(candidate: Candidate, modes: Sequence[ExperimentCases]) -> Diagnosi
     before, grad_outputs, labels = dict[str, torch.Tensor](), dict[str, torch.Tensor](), dict[str, str]()
     for theirs, ours in parts(matching.places).items():
         if not set(ours) & set(case.buffers):
-            before[f"state:{MODEL}:{theirs}"] = values[theirs].view(matching.places[ours[0]].shape)
-            labels[f"state:{MODEL}:{theirs}"] = ours[0]
+            before[p.state_source(MODEL, theirs)] = values[theirs].view(matching.places[ours[0]].shape)
+            labels[p.state_source(MODEL, theirs)] = ours[0]
     job = candidate.script(case)
     for key, mode in zip("ab", modes, strict=False):
         candidate.reset_buffers(job, mode.first)
