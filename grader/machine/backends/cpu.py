@@ -28,8 +28,8 @@ class CpuBackend(DeviceBackend):
     tf32 = False
     timing = TimingTraits(
         resolution=Resolution(margin=0.05, half_width=0.02),
-        sample_ms=4.0,
-        sample_calls=16,
+        sample_ms=1.0,
+        sample_calls=4,
         middle=statistics.median,
         most_rounds=25,
         spacers=1,
@@ -40,7 +40,8 @@ class CpuBackend(DeviceBackend):
     )
     """Choices: the place of a process's memory is worth some percent, by how its tensors share a cache (steps are cache
     lines), which the margin holds. Repeating a call evens out what disturbs it, and a median drops one that was held
-    up. `benchmarks/clock_agreement.py` measures what the least share costs."""
+    up. Longer samples leave time for fewer pairs: with 16 calls in 4 ms, intervals were a quarter wider (`--quick`, a
+    call of 0.3 ms, two cores). `benchmarks/clock_agreement.py` measures what the least share costs."""
     region_kind: Literal["host", "cuda"] = "host"
     own_memory = False
     builds_apart = False
