@@ -21,7 +21,7 @@ from grader.grading.forward.explain import explain
 from grader.grading.forward.modes import ignores_mode
 from grader.grading.forward.one_forward import is_right, one_forward, outputs_of
 from grader.grading.forward.probes import FORWARDS_EACH, INFORMATION, probe_codes, run_probes
-from grader.grading.forward.race import REPEATED, race
+from grader.grading.forward.race import REPEATED, race_of_wrong_forward
 from grader.grading.messages import diagnose, fold, in_backticks, right_in_other_mode, seen
 from grader.grading.oracle import capabilities, variations
 from grader.grading.oracle.case import Case
@@ -189,7 +189,7 @@ def _wrong_output(candidate: Candidate, oracle: Oracle, case: Case, result: JobR
         what, remedy = wrong.message or f"{wrong.name} is missing", "return a dense tensor on the input's device"
         return diagnose("output_structure", what, where=case.where, remedy=remedy)
     try:
-        raced = race(candidate, case, wrong.message or wrong.name, never_right=True)
+        raced = race_of_wrong_forward(candidate, case, wrong.message or wrong.name)
         return raced or explain(candidate, oracle, case, wrong, sealed)
     except Exception as error:
         if not ran_short(error):

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
 from grader import protocol as p
 from grader.executor import JobResult
 from grader.grading import chance
@@ -21,30 +26,59 @@ REPEATED = "repeats"
 """The key of a diagnosis's detail for an output that changes between equal forwards."""
 
 
-def race(
-    candidate: Candidate, case: Case, message: str, *, some_wrong: bool = False, never_right: bool = False
-) -> Diagnosis | None:
+@dataclass(frozen=True)
+class Repeats:
+    """Several equal forwards of a case."""
+
+    case: Case
+    result: JobResult
+    count: int
+
+    @cached_property
+    def right(self) -> int:
+        """The number of those with right results."""
+        return sum(are_right(self.case, self.result, str(turn)) for turn in range(self.count))
+
+    def outputs(self, name: str) -> list[torch.Tensor | None]:
+        """One output of each; None where it has another shape or dtype."""
+        return [self.result.sealed.get(p.output_source(turn, name)) for turn in range(self.count)]
+
+
+def race(candidate: Candidate, case: Case, message: str, *, some_wrong: bool = False) -> Diagnosis | None:
     """`output_wrong` with this message if some of several equal forwards are right, or None.
 
-    With `some_wrong`, some must be wrong as well: all are right where what came before was at fault. With
-    `never_right`, for a forward that was wrong from the start, they may be wrong in different ways. Raises Stopped.
+    With `some_wrong`, some must be wrong as well: all are right where what came before was at fault. Raises Stopped.
     """
-    repeats = 4
-    result = _repeated(candidate, case, repeats)
-    right = sum(are_right(case, result, str(turn)) for turn in range(repeats))
-    if never_right and not right and (name := _differing(case, result, repeats)) is not None:
-        if _same_under_one_seed(candidate, case, name, repeats):
-            remedy = "leave them out" if case.training else "leave them out in eval(): honour self.training"
-            drawn = f"{message}; it draws random numbers, where the reference draws none"
-            return _race(drawn, case, repeats, remedy=remedy)
-        runs = [result.sealed[p.output_source(turn, name)] for turn in range(repeats)]
-        pattern = unwritten(case, name, case.outputs[name], runs)
-        how = f"are wrong {pattern.text}" if pattern else "are all wrong, and differ by more than rounding"
-        raced = f"{message}; {repeats} equal forwards {how}"
-        return _race(raced, case, repeats, remedy=pattern.remedy if pattern else VARIES)
-    if not right or (some_wrong and right == repeats):
+    repeats = _repeated(candidate, case)
+    if not repeats.right or (some_wrong and repeats.right == repeats.count):
         return None
-    return _race(f"{message}; {right} of {repeats} equal forwards are right", case, repeats)
+    return _some_right(repeats, message)
+
+
+def race_of_wrong_forward(candidate: Candidate, case: Case, message: str) -> Diagnosis | None:
+    """`output_wrong` if a forward that was wrong at first is right when repeated, or wrong in another way.
+
+    None if all are wrong alike. Raises Stopped.
+    """
+    repeats = _repeated(candidate, case)
+    if repeats.right:
+        return _some_right(repeats, message)
+    name = _differing(repeats)
+    if name is None:
+        return None
+    if _same_under_one_seed(candidate, case, name):
+        remedy = "leave them out" if case.training else "leave them out in eval(): honour self.training"
+        drawn = f"{message}; it draws random numbers, where the reference draws none"
+        return _race(drawn, case, repeats.count, remedy=remedy)
+    pattern = unwritten(case, name, case.outputs[name], [value for value in repeats.outputs(name) if value is not None])
+    how = f"are wrong {pattern.text}" if pattern else "are all wrong, and differ by more than rounding"
+    raced = f"{message}; {repeats.count} equal forwards {how}"
+    return _race(raced, case, repeats.count, remedy=pattern.remedy if pattern else VARIES)
+
+
+def _some_right(repeats: Repeats, message: str) -> Diagnosis:
+    what = f"{message}; {repeats.right} of {repeats.count} equal forwards are right"
+    return _race(what, repeats.case, repeats.count)
 
 
 def wrong_alone(candidate: Candidate, oracle: Oracle, case: Case, message: str) -> Diagnosis | None:
@@ -55,7 +89,7 @@ def wrong_alone(candidate: Candidate, oracle: Oracle, case: Case, message: str) 
     raced = race(candidate, case, message, some_wrong=True)
     if raced is not None:
         return raced
-    result = _repeated(candidate, case, 1)
+    result = _repeated(candidate, case, 1).result
     for name in case.outputs:
         check, sealed = check_output(case, result, name, "0"), result.sealed.get(p.output_source("0", name))
         if check.status == "failed" and sealed is not None:
@@ -63,19 +97,18 @@ def wrong_alone(candidate: Candidate, oracle: Oracle, case: Case, message: str) 
     return None
 
 
-def _same_under_one_seed(candidate: Candidate, case: Case, name: str, repeats: int) -> bool:
+def _same_under_one_seed(candidate: Candidate, case: Case, name: str) -> bool:
     """Whether equal forwards, of which others differ, give this output alike under one seed of torch."""
-    result = _repeated(candidate, case.alike(forward_seed=chance.new_seed()), repeats)
-    first, *others = (result.sealed.get(p.output_source(turn, name)) for turn in range(repeats))
+    first, *others = _repeated(candidate, case.alike(forward_seed=chance.new_seed())).outputs(name)
     return first is not None and all(other is not None and same_bits(first, other) for other in others)
 
 
-def _repeated(candidate: Candidate, case: Case, repeats: int) -> JobResult:
+def _repeated(candidate: Candidate, case: Case, count: int = 4) -> Repeats:
     job = candidate.script(case)
-    for turn in range(repeats):
+    for turn in range(count):
         add_forward(job, candidate, case, str(turn), before=case)
     job.step(p.Drop())
-    return candidate.run(job, "forward", f"equal forwards of {case.where}")
+    return Repeats(case, candidate.run(job, "forward", f"equal forwards of {case.where}"), count)
 
 
 def right_again(message: str, case: Case) -> Diagnosis:
@@ -87,11 +120,11 @@ def _race(what: str, case: Case, repeats: int, *, remedy: str = VARIES) -> Diagn
     return diagnose("output_wrong", what, where=case.where, remedy=remedy, detail={REPEATED: repeats})
 
 
-def _differing(case: Case, result: JobResult, repeats: int) -> str | None:
+def _differing(repeats: Repeats) -> str | None:
     """The first output that differs between equal forwards by more than two right results may, or None."""
-    for name, expected in case.outputs.items():
-        first, *others = (result.sealed.get(p.output_source(turn, name)) for turn in range(repeats))
-        if first is None or not (expected.rounds and case.comparable("outputs", name)):
+    for name, expected in repeats.case.outputs.items():
+        first, *others = repeats.outputs(name)
+        if first is None or not (expected.rounds and repeats.case.comparable("outputs", name)):
             continue
         around = expected.around(first.view(expected.shape))
         middles = ((first + other).view(expected.shape) / 2 for other in others if other is not None)

@@ -235,6 +235,11 @@ class ReferenceModels(ReferenceProcess):
             seed=chance.new_seed(),
         )
 
+    def forget_looks(self) -> None:
+        """Look at models anew, as after a change of `module`."""
+        self._looked.clear()
+        self._constructed = None
+
     def _forget_models(self) -> None:
         """Have the models constructed anew when they are needed."""
         self._constructed, self._has_float64 = None, False

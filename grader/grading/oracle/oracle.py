@@ -139,9 +139,9 @@ class Oracle(ReferenceModels):
             try:
                 self.case(ROWS)
             except ReferenceRefused:
-                for kept in (self.cases, self.noise, self.no_backward, self._looked):
+                for kept in (self.cases, self.noise, self.no_backward):
                     kept.clear()
-                self._constructed = None
+                self.forget_looks()
                 continue
             return
         self.module = whole

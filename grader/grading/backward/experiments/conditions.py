@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 
@@ -85,41 +86,16 @@ def wrong_stream(candidate: Candidate, cases: ExperimentCases) -> Diagnosis | No
 )
 def nondeterministic_grad(candidate: Candidate, cases: ExperimentCases) -> Diagnosis | None:
     case = cases.first
-    if not case.values_comparable:
+    repeats = _repeated(candidate, case) if case.values_comparable else None
+    if repeats is None or repeats.differing is None:
         return None
-    first: dict[str, torch.Tensor | None] = {}
-    repeated: list[dict[str, torch.Tensor | None]] = []
-    differing: tuple[str, float, int] | None = None
-    wrong: dict[int, str | None] = {}
-    unlike = False
-    questions = [one_product(candidate, case)] * REPEATS
-    for turn, answer in enumerate(attempt_each(candidate, questions, "repeating the backward"), 1):
-        if answer.result.failure is not None:
-            return None
-        gradients = dict(product(candidate, case, *answer).gradients)
-        first = first or gradients
-        repeated.append(
-            {name: value for name, value in gradients.items() if value is None or value.numel() <= MAX_ELEMENTS}
-        )
-        wrong[turn] = first_wrong(candidate, case, answer.result, key=answer.key)
-        for name, gradient in gradients.items():
-            before = first[name]
-            if gradient is None or before is None or same_bits(gradient, before):
-                continue
-            differing = differing or (case.operand_names[name], float((gradient - before).abs().max()), turn)
-            expected = case.gradients[name]
-            if expected is not None and not unlike and None not in wrong.values():  # else nobody asks
-                middle = (before + gradient) / 2  # within the tolerance of two right ones
-                unlike = not tolerance.passes(expected.around(before), middle)
-    if differing is None:
-        return None
-    operand, distance, turn = differing
-    raced = next((operand for operand in wrong.values() if operand is not None), None)
-    if raced is not None and (None in wrong.values() or (unlike and not _adds_to_earlier(candidate, cases))):
-        count = sum(operand is not None for operand in wrong.values())
+    operand, distance, turn = repeats.differing
+    raced = next((operand for operand in repeats.wrong if operand is not None), None)
+    if raced is not None and (None in repeats.wrong or (repeats.unlike and not _adds_to_earlier(candidate, cases))):
+        count = sum(operand is not None for operand in repeats.wrong)
         what = f"gradient of `{raced}` is wrong in {count} of {REPEATS} repeats of one backward"
         amount = f"which differ by up to {distance:.2g}"
-        pattern = _unwritten(case, raced, repeated)
+        pattern = _unwritten(case, raced, repeats.small)
         if pattern is not None:
             what = f"{what}, {pattern.text}"
         remedy = pattern.remedy if pattern else VARIES
@@ -127,6 +103,44 @@ def nondeterministic_grad(candidate: Candidate, cases: ExperimentCases) -> Diagn
     what = f"gradient of `{operand}` differs by up to {distance:.2g} between repeats"
     where = f"run {turn} of {REPEATS}"
     return diagnose("nondeterministic_grad", what, where=where, remedy=FIXED_ORDER, severity="warning")
+
+
+@dataclass
+class _Repeats:
+    """What was seen of REPEATS equal backwards."""
+
+    small: list[dict[str, torch.Tensor | None]] = field(default_factory=list)
+    """The gradients of each, but for large ones."""
+    wrong: list[str | None] = field(default_factory=list)
+    """The first operand of each whose gradient is wrong, as messages call it."""
+    differing: tuple[str, float, int] | None = None
+    """The first operand whose gradient differs from that of the first backward, by how much, and in which one."""
+    unlike: bool = False
+    """Whether some gradients differ by more than two right ones. Not asked once a backward was right."""
+
+
+def _repeated(candidate: Candidate, case: Case) -> _Repeats | None:
+    """Repeats of one backward; None if one raises. Raises Stopped."""
+    seen, first = _Repeats(), dict[str, torch.Tensor | None]()
+    questions = [one_product(candidate, case)] * REPEATS
+    for turn, answer in enumerate(attempt_each(candidate, questions, "repeating the backward"), 1):
+        if answer.result.failure is not None:
+            return None
+        gradients = dict(product(candidate, case, *answer).gradients)
+        first = first or gradients
+        seen.small.append({name: g for name, g in gradients.items() if g is None or g.numel() <= MAX_ELEMENTS})
+        seen.wrong.append(first_wrong(candidate, case, answer.result, key=answer.key))
+        for name, gradient in gradients.items():
+            before = first[name]
+            if gradient is None or before is None or same_bits(gradient, before):
+                continue
+            if seen.differing is None:
+                seen.differing = case.operand_names[name], float((gradient - before).abs().max()), turn
+            expected = case.gradients[name]
+            if expected is not None and not seen.unlike and None not in seen.wrong:
+                middle = (before + gradient) / 2  # within the tolerance of two right ones
+                seen.unlike = not tolerance.passes(expected.around(before), middle)
+    return seen
 
 
 def _unwritten(case: Case, operand: str, repeated: Sequence[Mapping[str, torch.Tensor | None]]) -> Pattern | None:
