@@ -47,11 +47,6 @@ class Answers:
     derived: dict[Hashable, Any] = field(default_factory=dict)
     """Values that are made of the case's: at full size they take gigabytes."""
 
-    def forget(self) -> None:
-        """Drop all of them."""
-        self.kept.clear()
-        self.derived.clear()
-
 
 @dataclass(frozen=True, eq=False)
 class Case:

@@ -91,12 +91,14 @@ class Oracle(ReferenceModels):
 
     def forget(self, variant: str) -> None:
         """Drop a variant's cases, which at full size hold gigabytes, and all that was derived from cases."""
-        for key, case in self.cases.items():
-            case.answers.derived.clear()
-            if key.variant == variant:
-                case.answers.forget()
+        self._drop_derived()
         self.cases = {key: case for key, case in self.cases.items() if key.variant != variant}
         self.noise = {key: case for key, case in self.noise.items() if key[0] != variant}
+
+    def _drop_derived(self) -> None:
+        # At once, since what was derived may refer to its case.
+        for case in self.cases.values():
+            case.answers.derived.clear()
 
     def step_back(self) -> None:
         """Leave the device to another reference: end all processes but the active one."""
@@ -104,8 +106,7 @@ class Oracle(ReferenceModels):
         self._keep(1)
         if backend(self.device).own_memory:
             if sum(case.nbytes for case in self.cases.values()) > KEPT_BYTES:
-                for case in self.cases.values():
-                    case.answers.forget()
+                self._drop_derived()
                 for kept in (self.cases, self.noise):
                     kept.clear()
             backend(self.device).empty_cache()

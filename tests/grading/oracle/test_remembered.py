@@ -10,6 +10,7 @@ from grader.grading.control import reference_passes
 from grader.grading.oracle import variations
 from grader.grading.oracle.other_inputs import other_inputs
 from grader.grading.resources import Resources
+from grader.grading.timing.roofline import counted_work
 from grader.verdict.models import Device
 from tests.expected import problem
 
@@ -48,6 +49,15 @@ def test_answers_go_with_their_case(oracle):
     del other
     gc.collect()
     assert gone() is None
+
+
+def test_what_was_counted_stays_for_a_case_whose_values_were_released(oracle):
+    """Its bounds are computed after the timed calls, for which values at full size leave the device."""
+    case = oracle.case("small")
+    counted = counted_work(oracle, case)
+    case.release_values()
+    oracle.forget("small")
+    assert counted_work(oracle, case) is counted
 
 
 def test_what_was_derived_goes_when_a_variant_is_forgotten(oracle):
