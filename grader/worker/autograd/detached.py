@@ -34,7 +34,7 @@ class Detached(OneSlip):
                 return args[0] * (result / args[0]).detach().nan_to_num(0.5)  # half open at 0, but for mish
             for what, other in _by_the_other_mask(function, args, kwargs, result):
                 if self._choice.chosen(what):
-                    return other + (result - other).detach()
+                    return result.detach() + (other - other.detach()).nan_to_num(0.0)  # -inf behind a mask stays
         return result
 
 
