@@ -17,6 +17,7 @@ from grader.grading.budget import TRIES, Budget, Drawn, Stopwatch, left_out
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.forward.probes import INFORMATION, probe_codes
 from grader.grading.oracle import other_inputs
+from grader.grading.oracle.case import Answers
 from grader.grading.pipeline import Pipeline
 from grader.grading.resources import Resources
 from grader.verdict.models import Device, Status
@@ -231,8 +232,8 @@ def test_gradients_of_other_inputs_end_with_the_time(monkeypatch):
     kinds = tuple(other_inputs.OtherInputs(f"{number:02}", None) for number in range(30))
     monkeypatch.setattr(gradients_of_others, "_gradients", gradients)
     monkeypatch.setattr(gradients_of_others, "other_inputs", lambda *_: other_inputs.Others(kinds, (), ()))
-    asks_at_once = {"clock": lambda: now[0], "remember": lambda key, ask, derived=False: ask(), "device": Device.CPU}
-    oracle, case = SimpleNamespace(budget=Budget(36), **asks_at_once), SimpleNamespace(nbytes=1, seed=0, training=True)
+    oracle = SimpleNamespace(budget=Budget(36), clock=lambda: now[0], device=Device.CPU)
+    case = SimpleNamespace(nbytes=1, training=True, answers=Answers())
     found = gradients_of_others._with_gradients(oracle, case)
     assert questions == [1, 2], "a twelfth of the time"
     changes = [other.change for other in found.others]

@@ -98,6 +98,8 @@ class Comparison:
             if row.table == "gradients" and row.distance is not None and large:
                 off, size = row.distance
                 bound = _bound(row.expected, size, row.baseline(errors))
+                if off <= bound:  # a baseline error that has such choices itself, as the other gradient's may not
+                    bound = _bound(row.expected, size, 0.0)
                 # A larger error is no moved grad_output: one huge element would excuse any other gradient.
                 if bound < off <= math.sqrt(share) * size and _few_are_far(row.right, row.compared, bound, share):
                     moved = max(moved, off / size)

@@ -110,14 +110,15 @@ def test_no_huge_element_of_an_input_excuses_other_gradients(oracle):
     right = torch.randn(1 << 24, generator=torch.Generator().manual_seed(1))
     comparison = Comparison(oracle, oracle.case("cpu"), {}, {}, tf32=False)
 
-    def moved(by):
+    def moved(by, baseline=0.0):
         actual = right.clone()
         actual[:8] += by
-        expected = Expected("x", (1 << 24,), torch.float32, right)
+        expected = Expected("x", (1 << 24,), torch.float32, right, error_l2=baseline * float(right.norm()))
         (row,) = with_distances([Row("gradients", "input[0]", expected, right, actual)])
         return comparison._moved_by_choices([row], {})
 
     assert moved(3.0) == pytest.approx(3.0 * 8**0.5 / 4096, rel=0.01)
+    assert moved(3.0, baseline=1e-3) == moved(3.0), "the baseline error has such choices itself"
     assert moved(1e-6) == 0
     assert moved(1e3) == 0
 
