@@ -128,7 +128,7 @@ def test_another_gradient_is_off_by_four_times_what_choices_move_at_most(times, 
     right = torch.randn(16, generator=torch.Generator().manual_seed(1))
     actual = right * (1 + times * 1e-3)
     (row,) = with_distances([Row("gradients", "shift", Expected("shift", (16,), torch.float32, right), right, actual)])
-    assert (row.fault({}, lambda _: False, moved=1e-3) is not None) == wrong
+    assert (row.fault({}, lambda _: False, moved=lambda: 1e-3) is not None) == wrong
 
 
 def test_a_choice_moves_more_of_the_few_rows_of_a_size_that_is_not_timed(oracle):
