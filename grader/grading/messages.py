@@ -61,15 +61,15 @@ def fold(cause: Diagnosis, consequences: Sequence[Diagnosis]) -> list[Diagnosis]
     return [cause, *(one for one in consequences if one.severity != "error")]
 
 
-def seen(diagnosis: Diagnosis, where: str) -> str:
+def fault_text(diagnosis: Diagnosis, where: str) -> str:
     """The text of a diagnosis on what is wrong, without its place and what follows that."""
     return diagnosis.message.partition(f" ({where})")[0]
 
 
-def right_in_other_mode(what: str, training: bool) -> str:
+def wrong_in_one_mode(what: str, training: bool) -> str:
     """The beginning of a message on something, such as "the output is", that is wrong in one mode alone."""
-    modes = ("eval()", "train()") if training else ("train()", "eval()")
-    return "{} right in {} and wrong in {}".format(what, *modes)
+    right, wrong = ("eval()", "train()") if training else ("train()", "eval()")
+    return f"{what} right in {right} and wrong in {wrong}"
 
 
 def said_of_eval(diagnosis: Diagnosis) -> Diagnosis:

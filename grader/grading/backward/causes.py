@@ -14,7 +14,7 @@ from grader.grading.candidate.buffers import uses_updated_buffers
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.outputs import right_up_to_rounding
 from grader.grading.compare import tolerance
-from grader.grading.messages import diagnose, fold, in_backticks, right_in_other_mode, said_of_eval, seen
+from grader.grading.messages import diagnose, fault_text, fold, in_backticks, said_of_eval, wrong_in_one_mode
 from grader.grading.oracle import known_mistakes
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
@@ -97,7 +97,7 @@ def _only_in_this_mode(case: Case, found: Sequence[Diagnosis], remedy: str | Non
 
     `remedy` is the one that follows from the evidence, if any does.
     """
-    what = f"{right_in_other_mode('the gradients are', case.training)}; {seen(found[0], case.where)}"
+    what = f"{wrong_in_one_mode('the gradients are', case.training)}; {fault_text(found[0], case.where)}"
     if remedy is None and case.training:
         remedy = (
             "differentiate what the forward computes in train() only, such as the mean and the variance of a batch; a "

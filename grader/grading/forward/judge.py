@@ -22,7 +22,7 @@ from grader.grading.forward.modes import ignores_mode
 from grader.grading.forward.one_forward import is_right, one_forward, outputs_of
 from grader.grading.forward.probes import FORWARDS_EACH, INFORMATION, probe_codes, run_probes
 from grader.grading.forward.race import REPEATED, race_of_wrong_forward
-from grader.grading.messages import diagnose, fold, in_backticks, right_in_other_mode, seen
+from grader.grading.messages import diagnose, fault_text, fold, in_backticks, wrong_in_one_mode
 from grader.grading.oracle import capabilities, variations
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL
@@ -247,13 +247,13 @@ def _other_mode(
     checks, fault = judge_case(candidate, oracle, other)
     if fault is not None or not all(map(right_up_to_rounding, checks)):
         return None
-    why = seen(diagnosis, case.where)
+    why = fault_text(diagnosis, case.where)
     remedy = f"check what the forward computes in {'train' if case.training else 'eval'}() only"
     if ignores_mode(candidate, case):
         why, remedy = "ModelNew returns the same in both modes", "honour self.training"
         if uses_updated_buffers(oracle, case):
             remedy = f"in train(), compute the output from {in_backticks(sorted(case.updated_buffers))} as updated"
-    what = f"{right_in_other_mode('the output is', case.training)}; {why}"
+    what = f"{wrong_in_one_mode('the output is', case.training)}; {why}"
     return diagnose("train_eval_mismatch", what, where=f"variant {case.variant}", remedy=remedy)
 
 

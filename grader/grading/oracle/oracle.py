@@ -96,7 +96,7 @@ class Oracle(ReferenceModels):
         self.noise = {key: case for key, case in self.noise.items() if key[0] != variant}
 
     def _drop_derived(self) -> None:
-        # At once, since what was derived may refer to its case.
+        """Drop what was derived from cases, which may refer to them, and so would not go with them at once."""
         for case in self.cases.values():
             case.answers.derived.clear()
 

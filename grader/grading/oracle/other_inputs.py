@@ -123,8 +123,8 @@ def _with_other_values(oracle: Oracle, case: Case, structures: Mapping[int, Stru
 
 def _answered(oracle: Oracle, case: Case, others: Sequence[OtherInputs]) -> Iterator[OtherInputs]:
     """Those of these cases that the reference answers well, with its outputs."""
-    answers = _answers(oracle, [one.case for one in others])
-    for (change, other), outputs in zip(((one.change, one.case) for one in others), answers, strict=True):
+    for one, outputs in zip(others, _answers(oracle, [one.case for one in others]), strict=True):
+        change, other = one.change, one.case
         if outputs is None or (change == SHIFTED_FAR and not _as_usual(case, outputs)):
             continue
         if all(answers_well(output, case.outputs[name]) for name, output in outputs.items()):

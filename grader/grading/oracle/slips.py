@@ -1,7 +1,7 @@
 """The reference's float64 results with one mistake in them, one mistake after another.
 
-Gradients: operands taken for constants (`worker/autograd/detached.py`), then operators of the backward left out
-(`worker/autograd/backward_slips.py`), then options, dimensions and functions other than given
+Gradients: operands taken for constants and masks the other way round (`worker/autograd/detached.py`), then operators of
+the backward left out (`worker/autograd/backward_slips.py`), then options, dimensions and functions other than given
 (`worker/autograd/forward_slips.py`), then operands of the backward that are transposed, flipped, plus an epsilon, or
 another tensor, then a grad_output in another order. Outputs: other options, dimensions and functions, then parts of
 parameters or of an input exchanged. A candidate whose result is one of these has made that mistake.

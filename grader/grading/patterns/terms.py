@@ -29,14 +29,13 @@ def single_term(subject: Subject) -> Pattern | None:
     if some and subject.explained(subject.actual):
         text = f"is close to zero, at most {number(float(subject.actual.abs().max()))}"
         return Pattern(text, "look for a term that is left out: it is nearly all of it")
-    if some and subject.explained(subject.actual - subject.actual.mean()):
-        value = number(float(subject.actual.mean()))
-        constant = Pattern(f"is {value} in every element", "compute it from grad_output and the saved tensors")
-        return _summed_too_far(subject) or constant
-    if int(subject.telling.sum()) < FREE:
-        return None
     if (summed := _summed_too_far(subject)) is not None:
         return summed
+    if some and subject.explained(subject.actual - subject.actual.mean()):
+        value = number(float(subject.actual.mean()))
+        return Pattern(f"is {value} in every element", "compute it from grad_output and the saved tensors")
+    if int(subject.telling.sum()) < FREE:
+        return None
     terms = list(_terms(subject))
     for term in terms:
         a = factor(subject.actual, term.value)

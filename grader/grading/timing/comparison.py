@@ -189,7 +189,7 @@ class Row(NamedTuple):
         if not self.expected.rounds:
             found = _too_many_differ(self.expected, self.right, self.compared)
         elif self.distance is None:
-            found = "has NaN or infinity where the reference has none, or the other way round", None
+            found = tolerance.NOT_FINITE_ALIKE, None
         else:
             found = _too_far(self.expected, *self.distance, self.baseline(errors))
             if found is not None:  # else nobody asks what choices move, which takes a pass over large tensors

@@ -1,4 +1,4 @@
-"""Values that a backward takes for constants: a term of a sum, a mean, the gate of an activation."""
+"""Values that a backward takes for constants (a term, a mean, a gate), and masks the other way round."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from grader.worker.autograd.one_slip import OneSlip
+from grader.worker.autograd.one_slip import OneSlip, with_gradient_of
 from grader.worker.autograd.other_functions import name_of
 
 GATED = ("silu", "gelu", "hardswish", "mish")
@@ -17,7 +17,7 @@ MASKED = ("relu", "clamp", "clamp_min", "clamp_max", "clip", "relu6", "hardtanh"
 
 
 class Detached(OneSlip):
-    """Lets no gradient flow through one operand of a function that a forward calls, or a gate."""
+    """Lets no gradient flow through an operand or gate of a function that a forward calls, or by its mask."""
 
     def __torch_function__(
         self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -32,14 +32,14 @@ class Detached(OneSlip):
             name = name_of(function)
             if name in GATED and args and self._choice.chosen(f"the gate of `{name}` detached"):
                 return args[0] * (result / args[0]).detach().nan_to_num(0.5)  # half open at 0, but for mish
-            for what, other in _by_the_other_mask(function, args, kwargs, result):
+            for what, other in _by_the_other_mask(function, args, result):
                 if self._choice.chosen(what):
-                    return result.detach() + (other - other.detach()).nan_to_num(0.0)  # -inf behind a mask stays
+                    return with_gradient_of(other, result)
         return result
 
 
 def _by_the_other_mask(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor
+    function: Callable[..., Any], args: tuple[Any, ...], result: torch.Tensor
 ) -> Iterator[tuple[str, torch.Tensor]]:
     """What has a gradient where the result has none, and none where it has: the mask the other way round."""
     name, what = name_of(function), "the mask of `{}` the other way round"
@@ -47,8 +47,6 @@ def _by_the_other_mask(
         yield what.format(name), args[0] + args[1] - result
     elif name in MASKED and args and args[0].shape == result.shape:
         yield what.format(name), args[0] - result
-    elif name == "masked_fill" and len(args) == 3:
-        yield what.format(name), function(args[0], ~args[1], args[2], **kwargs)
     elif name == "where" and len(args) == 3:
         yield what.format(name), function(args[0], args[2], args[1])
 

@@ -18,7 +18,7 @@ from torch.nn import functional
 from grader import protocol as p
 from grader.worker.autograd.backward_slips import FLAGS, epsilons
 from grader.worker.autograd.borders import at_borders
-from grader.worker.autograd.one_slip import OneSlip, Slips
+from grader.worker.autograd.one_slip import OneSlip, Slips, with_gradient_of
 from grader.worker.autograd.other_functions import (
     Order,
     Scales,
@@ -145,7 +145,7 @@ def _or(right: torch.Tensor, compute: Callable[[], Any], *, kept_dim: bool = Fal
     if not isinstance(wrong, torch.Tensor):
         return right
     if right.requires_grad and wrong.shape == right.shape and wrong.requires_grad:
-        return right.detach() + (wrong - wrong.detach())
+        return with_gradient_of(wrong, right)
     fits = wrong.dim() == right.dim() if kept_dim and 1 in right.shape else wrong.shape == right.shape
     return wrong if fits else right
 

@@ -16,6 +16,12 @@ MOST = 1024
 """Different slips that are listed; a deep network has as many."""
 
 
+def with_gradient_of(other: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """A value with the derivative of another tensor, also where that is infinite, as behind a mask."""
+    rest = other - other.detach()
+    return value.detach() + (rest.nan_to_num(0.0) if rest.is_floating_point() else rest)
+
+
 class SlipChoice:
     """Counts what could go wrong, and chooses the slip that was asked for."""
 

@@ -11,6 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 from grader.protocol.fewer_bits import of_bits
 from grader.worker.autograd.engine import OperatorMode
+from grader.worker.autograd.one_slip import with_gradient_of
 from grader.worker.autograd.spelled_out import SpelledOut
 
 
@@ -28,7 +29,7 @@ class _Gelu(TorchFunctionMode):
         if not other.requires_grad:
             return other
         # In a right forward, what is behind it is differentiated at the right value.
-        return other + (function(*args, **(kwargs or {})) - other).detach()
+        return with_gradient_of(other, function(*args, **(kwargs or {})))
 
 
 class _NoDetach(TorchFunctionMode):
