@@ -18,7 +18,7 @@ import random
 import statistics
 from collections.abc import Callable, Iterator
 
-from grader.grading.timing.statistics import Round, may_be_placement, speedup, students_t, verdict_of
+from grader.grading.timing.statistics import Round, may_be_placement, outcome_of, speedup, students_t
 from grader.grading.timing.stopping import QUICK, RoundLimits, thorough
 from grader.machine.backends import backend
 from grader.verdict.models import Device
@@ -111,7 +111,7 @@ def one_pair(processes: Processes, plan: RoundLimits, device: Device, slowdown: 
                 figure = speedup([*rounds, last])
                 pending = may_be_placement(figure.ci_low, figure.ci_high, count, device, CALL_MS)
                 if (figure.half_width <= narrow and not pending) or count >= plan.max_rounds:
-                    return verdict_of(figure.ci_low, figure.ci_high, count, device, CALL_MS), count
+                    return outcome_of(figure.ci_low, figure.ci_high, count, device, CALL_MS), count
         rounds.append(whole)
 
 

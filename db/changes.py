@@ -126,12 +126,18 @@ def _place(one: Summary | None) -> str:
     return "" if one is None else f"{'=' if one.tied else ''}{one.rank or '-'} {one.geometric_mean_speedup:.3f}x"
 
 
+def _is_ranked(row: Row) -> bool:
+    """Whether the total board, as it is shown without options, takes the verdict."""
+    usual = row.precision is SOLUTIONS.precision and not row.strict_fp32
+    return usual and SOLUTIONS.takes(row.labels) and row.status is not Status.NOT_RUN
+
+
 def _places(rows: Iterable[Row]) -> dict[str, dict[str, Summary]]:
     """Authors with their ranks over the device's problems, by device name and author."""
     problems: dict[str, set[str]] = defaultdict(set)
     best: dict[str, dict[str, dict[str, Speedup]]] = defaultdict(lambda: defaultdict(dict))
     for row in rows:
-        if SOLUTIONS.takes(row.labels) and not row.strict_fp32 and row.status is not Status.NOT_RUN:
+        if _is_ranked(row):
             problems[row.device_name].add(row.problem)
             authors = best[row.device_name]
             speedup = row.believed("total") if row.correct else None

@@ -89,10 +89,12 @@ class Keeper:
                     raise StoreError(
                         f"{path}: this is no file of unsaved verdicts, or it is damaged; move it away"
                     ) from error
-                for one in kept:
+                # A run that was killed right here may have saved them.
+                new = [one for one in kept if not records.has(session, one.verdict)]
+                for one in new:
                     records.add(session, one.verdict, one.submission, one.problem, self._run.id)
             path.unlink()
-        return len(kept)
+        return len(new)
 
     def _gone(self) -> bool:
         return _identity(self._store.path) != self._file
@@ -150,8 +152,18 @@ def _append(kept: Sequence[Unsaved], database: Path) -> Path:
     places = (_beside(database), Path(tempfile.gettempdir()) / (database.name + SUFFIX))
     for place in places:
         with suppress(OSError), _locked(place, "a") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+            _add_whole(file.fileno(), text)
             return place
     raise StoreError(f"neither {places[0]} nor {places[1]} can be written, for {len(kept)} unsaved verdicts")
+
+
+def _add_whole(descriptor: int, text: str) -> None:
+    """Write all of the text or nothing: half a line would stop the run that takes the others over. Raises OSError."""
+    size, left = os.fstat(descriptor).st_size, memoryview(text.encode())
+    try:
+        while left:
+            left = left[os.write(descriptor, left) :]
+        os.fsync(descriptor)
+    except OSError:
+        os.ftruncate(descriptor, size)
+        raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -19,6 +20,8 @@ from db.tables import CancelRow, GraderRow
 from grader.errors import StoreError
 from grader.verdict.columns import iso_utc
 from grader.verdict.value import Value
+
+log = logging.getLogger(__name__)
 
 LEASE_SECONDS = 120.0
 """A process on another machine that has said nothing for so long is dead. Longer than a database is ever locked."""
@@ -119,9 +122,13 @@ class Presence:
 
     def _stay(self) -> None:
         while not self._ended.wait(LOOK_SECONDS):
-            with suppress(StoreError):  # locked: the next one counts too
-                self._look()
-                self._beat()
+            for act in (self._beat, self._look):
+                try:
+                    act()
+                except StoreError:
+                    pass  # locked: the next one counts too
+                except Exception:  # without signs of life, others would take this run's claims
+                    log.exception("%s failed", act.__name__)
 
     def _beat(self) -> None:
         """Say that the run lives, and what it does, if that has changed or was said `BEAT_SECONDS` ago."""
@@ -146,8 +153,8 @@ class Presence:
             behind = any(map(lives, session.execute(higher).scalars()))
         (self._behind.set if behind else self._behind.clear)()
         for number, author in requests:
-            self._heard = number
             self._cancelled(author)
+            self._heard = number
 
 
 def lives(grader: GraderRow) -> bool:

@@ -10,7 +10,7 @@ from sqlmodel import Session, col, select
 
 from db import standings
 from db.tables import EnvironmentRow, ProblemRow, SourceRow, SubmissionRow, verdicts
-from grader.verdict.columns import STORED, Cell, Figure
+from grader.verdict.columns import STORED, Cell, Figure, iso_utc
 from grader.verdict.models import Problem, Submission, Verdict
 
 
@@ -39,6 +39,15 @@ def add(session: Session, verdict: Verdict, submission: Submission, problem: Pro
     verdict_id: int = session.connection().execute(insert(verdicts), row).lastrowid
     standings.update(session.connection(), _standing_key(verdict))
     return verdict_id
+
+
+def has(session: Session, verdict: Verdict) -> bool:
+    """Whether this very verdict is stored: one on the same submission, reached at the same microsecond."""
+    c, created_at = verdicts.c, iso_utc(verdict.created_at)
+    same = select(c.id).where(c.source_hash == verdict.source_hash, c.created_at == created_at)
+    labelled = c.label.is_not_distinct_from(verdict.label), c.sample.is_not_distinct_from(verdict.sample)
+    named = same.where(c.problem == verdict.problem, c.author == verdict.author, *labelled)
+    return session.execute(named).first() is not None
 
 
 def _standing_key(verdict: Verdict) -> dict[str, object]:

@@ -14,7 +14,8 @@ from grader.verdict.models import Environment, Problem, Settings, Status, Submis
 
 _SAME = f"""
     select id, document from verdicts
-    where source_hash = :source_hash and problem_hash = :problem_hash and settings_hash = :settings_hash
+    where source_hash = :source_hash and problem_hash = :problem_hash
+      and settings_hash in (select value from json_each(:settings_hashes))
       and environment_hash in (select value from json_each(:environment_hashes))
       and problem = :problem and status != '{Status.GRADER_ERROR}'
 """
@@ -32,8 +33,8 @@ def _environment_hash(environment: Environment) -> str:
 
 
 @lru_cache(64)
-def _settings_hash(settings: Settings) -> str:
-    return settings.settings_hash
+def _settings_hashes(settings: Settings) -> str:
+    return json.dumps([one.settings_hash for one in (settings, *settings.of_fewer_rows)])
 
 
 def values(
@@ -44,6 +45,6 @@ def values(
         "source_hash": submission.source_hash,
         "problem_hash": problem.source_hash,
         "environment_hashes": json.dumps([_environment_hash(environment) for environment in environments]),
-        "settings_hash": _settings_hash(settings),
+        "settings_hashes": _settings_hashes(settings),
         "problem": submission.problem_id,
     }

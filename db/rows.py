@@ -15,11 +15,11 @@ from sqlalchemy import ColumnElement, func, literal_column, select
 from sqlmodel import SQLModel
 
 from db.against import Speedup, over_compile
-from db.standings import MAX_SHARE_OF_BOUND, SAYS_NOTHING, SOURCE_KEY
+from db.standings import MAX_SHARE_OF_BOUND, SOURCE_KEY
 from db.store import Store
 from db.tables import EnvironmentRow, verdicts
 from grader.verdict.columns import LISTED
-from grader.verdict.models import Device, Status
+from grader.verdict.models import SAYS_NOTHING, Device, Status
 from grader.verdict.precision import Precision
 from grader.verdict.stages import StageStatus
 
@@ -37,7 +37,8 @@ _CODES: ColumnElement[str] = literal_column(
 ).label("codes")
 
 
-_source = attrgetter(*SOURCE_KEY)
+source_key = attrgetter(*SOURCE_KEY)
+"""The key that verdicts of one source share, of which the newest counts."""
 _source_anywhere = attrgetter(*(name for name in SOURCE_KEY if name != "device_name"))
 
 
@@ -135,11 +136,11 @@ def counted(rows: Iterable[Row]) -> list[Row]:
     whole = [row for row in rows if row.variant is None and row.status is not Status.GRADER_ERROR]
     graded = [row for row in whole if row.status not in SAYS_NOTHING]
     current = {row.problem: row.problem_hash for group in (whole, graded) for row in group}
-    newest = {_source(row): row for row in graded if row.problem_hash == current[row.problem]}
+    newest = {source_key(row): row for row in graded if row.problem_hash == current[row.problem]}
     anywhere = {_source_anywhere(row) for row in newest.values()}
     for row in whole:
         if row.problem_hash == current[row.problem] and _source_anywhere(row) not in anywhere:
-            newest[_source(row)] = row
+            newest[source_key(row)] = row
     return sorted(newest.values(), key=attrgetter("id"))
 
 

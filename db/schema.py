@@ -13,7 +13,7 @@ from sqlalchemy.engine import URL
 
 from grader.errors import StoreError
 
-NEWEST = "0009"
+NEWEST = "0010"
 """The last file in migrations/versions; named here so that opening a current database does not list them."""
 
 _MIGRATIONS = Path(__file__).resolve().parent / "migrations"

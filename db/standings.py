@@ -21,7 +21,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, insert, text
 
 from db.tables import LabelledStandingRow, StandingRow
-from grader.verdict.models import Status
+from grader.verdict.models import SAYS_NOTHING
 
 MAX_SHARE_OF_BOUND = 1.10
 """Ratio to the speedup at the roofline bound above which nothing is ranked: the bound's own error is smaller."""
@@ -30,8 +30,6 @@ KEY = ("problem", "problem_hash", "device_name", "author", "label", "strict_fp32
 """Columns that tell standings apart."""
 SOURCE_KEY = (*KEY, "sample", "source_hash")
 """Columns of what has one verdict that counts."""
-SAYS_NOTHING = (Status.GRADER_ERROR, Status.NOT_RUN)
-"""The statuses of verdicts that do not count."""
 
 _KEY = ", ".join(KEY)
 
@@ -41,13 +39,11 @@ def _qualified(name: str) -> str:
     return f"{'e' if name == 'device_name' else 'v'}.{name}"
 
 
-def _parts(condition: str = "", *, scan: bool = False) -> str:
+def _parts(condition: str = "") -> str:
     """SQL for the verdicts that count, by key and labels, with the place of each part's best in the key.
 
-    `condition` restricts the verdicts `v` and their environments `e`. With `scan` every verdict is read, from an index
-    without the documents.
+    `condition` restricts the verdicts `v` and their environments `e`.
     """
-    by_figures = "indexed by ix_verdicts_figures" if scan else ""
     return f"""
         with usable as (
             select v.id, v.problem, v.problem_hash, v.device, e.device_name, v.author, v.label, v.strict_fp32,
@@ -59,7 +55,7 @@ def _parts(condition: str = "", *, scan: bool = False) -> str:
                 row_number() over (
                     partition by {", ".join(map(_qualified, SOURCE_KEY))} order by v.id desc
                 ) as nth
-            from verdicts v {by_figures} join environments e on e.hash = v.environment_hash
+            from verdicts v join environments e on e.hash = v.environment_hash
             where v.variant is null and v.status not in ({", ".join(f"'{status}'" for status in SAYS_NOTHING)})
                 {condition}
         ),
@@ -97,12 +93,6 @@ def update(connection: Connection, key: Mapping[str, object]) -> None:
     of_key = " and ".join(f"{_qualified(name)} is :{name}" for name in KEY)
     connection.execute(text(f"delete from standings where {same}"), key)
     _insert(connection, connection.execute(text(_parts(f"and {of_key}")), key))
-
-
-def rebuild(connection: Connection) -> None:
-    """Recompute all standings."""
-    connection.execute(text("delete from standings"))
-    _insert(connection, connection.execute(text(_parts(scan=True))))
 
 
 def _insert(connection: Connection, found: Iterable[Row[Any]]) -> None:

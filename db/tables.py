@@ -98,7 +98,7 @@ class GraderRow(SQLModel, table=True):
     priority: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
     """Others with a lower one on its machine wait."""
     status: str | None = None
-    """Its present work, as JSON: `db.presence.Work`."""
+    """Its present work, as JSON: `db.presence.RunProgress`."""
 
 
 class ClaimRow(SQLModel, table=True):
@@ -215,6 +215,7 @@ verdicts = Table(
     Index("ix_verdicts_reuse", "source_hash", "problem_hash", "environment_hash", "settings_hash"),
     Index("ix_verdicts_board", "problem", "device", "status"),
     Index("ix_verdicts_author", "author", "label", "problem"),
+    Index("ix_verdicts_run", "run_id", "status", "created_at"),
     Index("ix_verdicts_figures", "id", *(column.name for column in _INDEXED)),
 )
 """Verdicts. `document` is the JSON of `grader.verdict.models.Verdict` without the id; tuples of texts are JSON lists.

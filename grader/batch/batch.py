@@ -43,7 +43,7 @@ class Grades(Protocol):
         """The environments that its verdict may have, the usual one first."""
 
     def results(self, work: Iterable[Request]) -> Generator[tuple[Request, Verdict | NotGraded], None, None]:
-        """Verdicts as they are reached, each with its request."""
+        """Verdicts as they are reached, each with the very request that it was read with."""
 
     def stop(self, request: Request) -> None:
         """End a request at its next job, or before it begins."""
@@ -151,10 +151,10 @@ class Batch(Generic[T]):
 
     def _grade(self, requests: Iterable[Request]) -> None:
         for request, verdict in self._grader.results(requests):
-            key = self._key(request)
             with self._lock:
-                tickets = self._under_way.pop(key)
+                key = next(key for key, graded in self._graded_for.items() if graded is request)
                 del self._graded_for[key]
+                tickets = self._under_way.pop(key)
                 if isinstance(verdict, Verdict) and tickets:
                     self._store_for(key, tickets, verdict)
                 else:
@@ -237,9 +237,6 @@ class Batch(Generic[T]):
 
     def _ticket(self, request: Request, tag: T) -> Ticket[T]:
         return Ticket(request, tag, self._grader.environments_for(request), self._grader.settings_for(request))
-
-    def _key(self, request: Request) -> str:
-        return Ticket(request, None, self._grader.environments_for(request), self._grader.settings_for(request)).key
 
     def _take(self, ticket: Ticket[T], verdict: Verdict) -> None:
         """Show a verdict on the same source: itself if it is on this submission, else a copy."""

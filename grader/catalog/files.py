@@ -75,9 +75,15 @@ def usable(source: str, what: str = "source") -> tuple[str, str | None]:
 def replace(path: Path, text: str) -> None:
     """Write a whole file, by a temporary one, so that no reader sees a part of it. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=path.name, delete=False) as file:
-        file.write(text)
-    Path(file.name).replace(path)
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=path.name, delete=False, encoding="utf-8") as file:
+        written = Path(file.name)
+        try:
+            file.write(text)
+            file.flush()
+            written.replace(path)
+        except BaseException:
+            written.unlink(missing_ok=True)
+            raise
 
 
 def cache_folder(name: str) -> Path:

@@ -20,11 +20,11 @@ from torch import nn
 
 from grader.errors import ProblemError, summary
 from grader.protocol import encode_value
-from grader.verdict.models import Problem
+from grader.verdict.models import SHARES_OF_ROWS, Problem
 
 FULL = "full"
 """The variant of the module's own `get_inputs` and `get_init_inputs`, whose sizes are timed."""
-RESERVED = ("rows", "half", "quarter")
+RESERVED = ("rows", *SHARES_OF_ROWS)
 """Names of the variants that the grader makes of the full size (`grading/oracle/fewer_rows.py`)."""
 
 SUPPORTED_ARGUMENTS = (

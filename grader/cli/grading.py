@@ -160,12 +160,12 @@ class _Cancels:
             self.put(self._early.pop(0))
 
     def put(self, author: str | None) -> None:
-        """End what the author has; None: the whole run, as if it were interrupted."""
+        """End what the author has; None: the whole run."""
         if self._batch is None:
             self._early.append(author)
         elif author is None:
             self._say("cancelled by `grader cancel`")
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGTERM)  # a shell has its background jobs ignore SIGINT
         else:
             self._batch.cancel_author(author)
 

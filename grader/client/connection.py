@@ -71,7 +71,7 @@ class Connection:
                 with closing(error):
                     detail = _detail(error)
                 if error.code not in _TRY_AGAIN:
-                    raise UserError(detail) from None
+                    raise (GraderError if error.code >= 500 else UserError)(detail) from None
                 wait = max(wait, float(error.headers.get("Retry-After") or 0.0))
             except (OSError, HTTPException) as error:  # among them URLError and a timeout
                 detail = f"{self._address} does not answer ({getattr(error, 'reason', error)})"

@@ -47,6 +47,11 @@ class Attempt:
     kills_before: tuple[Kill, ...] = ()
     """Kills of the submission's processes in the attempts before."""
 
+    @property
+    def asks_less(self) -> bool:
+        """Whether the reference answers less than for other submissions."""
+        return self.sparing or self.scope != EVERYTHING
+
 
 def next_attempt(attempt: Attempt, record: Record, error: Exception | None) -> Attempt | None:
     """The attempt to make after this one, which ended with `error` or without; None if its verdict stands."""

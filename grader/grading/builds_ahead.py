@@ -53,12 +53,20 @@ class BuildsAhead:
 
     @contextmanager
     def ahead(self) -> Iterator[Callable[[Request], None]]:
-        """While inside, a function that starts builds of one batch; what is not done at the end is given up."""
+        """While inside, a function that starts builds of one batch; what is not done at the end is given up.
+
+        What has begun is waited for, but not by who interrupts the grading: its processes are about to be ended.
+        """
         batch: dict[str, Future[build.Built]] = {}
+        interrupted = False
         try:
             yield partial(self._start, batch)
+        except (KeyboardInterrupt, SystemExit):
+            interrupted = True
+            raise
         finally:
-            wait([started for started in batch.values() if not started.cancel()])
+            left = [started for started in batch.values() if not started.cancel()]
+            wait(() if interrupted else left)
             self._started = {key: started for key, started in self._started.items() if batch.get(key) is not started}
 
     def _start(self, batch: dict[str, Future[build.Built]], request: Request) -> None:

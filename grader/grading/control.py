@@ -57,10 +57,10 @@ def reference_passes(
     """
 
     def run() -> bool:
-        passes = _passes(oracle, check, severities)
+        passes = _passes(oracle, check, severities, candidate.limits)
         if passes is None:
             candidate.release("load")
-            passes = _passes(oracle, check, severities)
+            passes = _passes(oracle, check, severities, candidate.limits)
         if passes is None:
             raise ReferenceOutOfMemory(f"{oracle.problem.path}: out of memory while the reference was checked as well")
         return passes
@@ -68,10 +68,10 @@ def reference_passes(
     return once(case, ("control", key, tuple(severities)), run)
 
 
-def _passes(oracle: Oracle, check: Check, severities: Sequence[str]) -> bool | None:
+def _passes(oracle: Oracle, check: Check, severities: Sequence[str], limits: TimeLimits) -> bool | None:
     """Whether the reference passes; None where memory ran out, which says neither."""
     with oracle.lent() as worker:
-        reference = Candidate(worker, oracle.device, TimeLimits())
+        reference = Candidate(worker, oracle.device, limits)
         try:
             diagnosis = check(reference)
         except Stopped as stopped:

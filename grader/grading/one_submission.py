@@ -229,9 +229,9 @@ class Grading:
             # PyTorch takes ten times as long for the operators of a network when each is watched.
             seconds = self.oracle.budget.stage_seconds + 10 * self.oracle.seconds_of(case)
             seconds = min(seconds, self.resources.limits.call)
-            released = thread.submit(self.oracle.release)  # of a worker that takes no part in this stage
             if self.backend.profiles_quickly or not self.options.quick:
                 record.inspected = inspection.profile(self.candidate, self.oracle, case, backward=differentiated)
+            released = thread.submit(self.oracle.release)  # of a worker that takes no part in what follows
             for backward in (False, True) if differentiated else (False,):
                 found = inspection.judge_bounds(self.candidate, case, backward=backward, seconds=seconds)
                 if record.add_late(found):

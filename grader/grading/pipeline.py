@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 
 from grader.catalog.requests import Request, make_request
@@ -66,7 +67,7 @@ class Pipeline:
         return self.resources.environment(request.device)
 
     def stop(self, request: Request) -> None:
-        """End the grading of this request at its next job, or before it begins. Any thread may call this."""
+        """End this request at its next job, or before it begins. Any thread may call this."""
         self._unwanted[id(request)] = request
 
     def grade(self, request: Request, *, upcoming: Request | None = None) -> Verdict:
@@ -74,9 +75,15 @@ class Pipeline:
 
         Workers for the `upcoming` request start in the background. Raises UserError, and Cancelled after `stop`.
         """
+        with self._ended_by_stop(request):
+            return self._graded(request, upcoming)
+
+    @contextmanager
+    def _ended_by_stop(self, request: Request) -> Iterator[None]:
+        """Raises Cancelled at the next job after `stop`."""
         try:
             with interrupt.ended_when(lambda: id(request) in self._unwanted):
-                return self._graded(request, upcoming)
+                yield
         except interrupt.Interrupted:
             # Its reference may have been left in the middle of something.
             self.resources.drop_oracle_of(request)
@@ -98,9 +105,13 @@ class Pipeline:
         return record.verdict(settings, self.environment(request))
 
     def profile(self, request: Request) -> Profile:
-        """A submission and its reference kernel by kernel. Raises UserError where one of them does not run."""
+        """A submission and its reference kernel by kernel.
+
+        Raises UserError where one of them does not run, and Cancelled after `stop`.
+        """
         try:
-            return profiling.profile(self.resources, self.builds, self.options, request)
+            with self._ended_by_stop(request):
+                return profiling.profile(self.resources, self.builds, self.options, request)
         except Stopped as stopped:
             raise UserError(f"{request.submission.path}: {stopped.diagnosis.message}") from stopped
 
@@ -131,6 +142,8 @@ class Pipeline:
                 record.build = error.result
             if not isinstance(error, Stopped):
                 self.resources.drop_oracle_of(request)
+        if attempt.asks_less:  # with fewer checks, the next submission would be judged more loosely
+            self.resources.drop_oracle_of(request)
         following = next_attempt(attempt, record, failure)
         failure = None  # its traceback refers to this frame, and holds the worker's descriptors
         if following is not None or record.status is Status.NOT_RUN:

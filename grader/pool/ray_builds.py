@@ -19,7 +19,7 @@ from grader.verdict.models import Submission
 if TYPE_CHECKING:
     from grader.grading.resources import Resources
 
-COMPILED = {"cuda", "cpp", "cute"}
+COMPILED = {"cuda", "cpp"}
 """Languages with something to build before the first call."""
 BUILD_CPUS = 2
 """One build keeps two cores busy."""

@@ -98,10 +98,12 @@ class RemotePlace:
         threading.Thread(target=self._hand_over, daemon=True).start()
 
     def start(self) -> str:
-        """An `Answer` with `ready`, or why not."""
+        """An `Answer` with `ready`, or why never. Raises PlaceLost if another start may help."""
         try:
             return Answer(ready=self._place.start()).model_dump_json(exclude_none=True)
         except StartFailed as failed:
+            if not failed.final:
+                raise PlaceLost(str(failed)) from failed
             return Answer(device_fault=str(failed)).model_dump_json(exclude_none=True)
         except Exception as error:
             return Answer(trouble=Trouble.of(error)).model_dump_json(exclude_none=True)
@@ -147,7 +149,7 @@ class RayPlace:
 
     def start(self) -> Ready:
         """Raises StartFailed, UserError, SandboxUnavailable."""
-        # Two calls at a time: one waits for an answer while another hands over work.
+        # Several calls at a time: one waits for an answer while others hand over work and stop it.
         made = self._ray.remote(RemotePlace).options(max_concurrency=4, max_restarts=0, **self._needs)
         self._actor = actor = made.remote(self._setup.model_dump_json(), self.depth)
         try:

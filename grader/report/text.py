@@ -157,7 +157,8 @@ def _stages(verdict: Verdict) -> Table:
         ("backward", verdict.backward, seconds.backward),
         ("timing", verdict.timing, seconds.timing),
     ):
-        table.add_row(name, stage.status if stage else "not reached", f"{took:.1f}" if stage else "")
+        absent = "without a result" if took else "not reached"
+        table.add_row(name, stage.status if stage else absent, f"{took:.1f}" if stage else "")
     return table
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
@@ -20,7 +21,7 @@ from grader.report.json_csv import escaped_json
 from grader.report.site.pages import Frame
 from grader.serve import batches, live, metrics, profiles, submit
 from grader.serve.api import api
-from grader.serve.guard import Guard, TooLarge
+from grader.serve.guard import Guard
 from grader.serve.intake import Intake
 from grader.serve.pages import error_page, pages
 from grader.serve.snapshot import Snapshots
@@ -86,9 +87,10 @@ def make_app(
     def refused(request: Request, error: HTTPException) -> Response:
         return fault(request, error.status_code, str(error.detail), error.headers)
 
-    @app.exception_handler(TooLarge)
-    def too_large(request: Request, error: TooLarge) -> Response:
-        return fault(request, 413, str(error))
+    @app.exception_handler(RequestValidationError)
+    def invalid(request: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        return fault(request, 422, f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
 
     @app.exception_handler(GraderError)
     def failed(request: Request, error: GraderError) -> Response:

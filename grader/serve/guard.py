@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -21,11 +22,14 @@ _HEADERS = {
 }
 
 
-class TooLarge(Exception):
-    """The body of a request is larger than allowed."""
+class TooLarge(HTTPException):
+    """The body of a request is larger than allowed.
+
+    FastAPI takes other exceptions from a body for faults in it.
+    """
 
     def __init__(self, most_bytes: int) -> None:
-        super().__init__(f"The request has more than {most_bytes} bytes; send less at once.")
+        super().__init__(413, f"The request has more than {most_bytes} bytes; send less at once.")
 
 
 class Guard:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Header, HTTPException, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from grader.catalog.files import MAX_SOURCE_BYTES
@@ -86,7 +87,7 @@ def submissions(intake: Intake, frame: Frame) -> APIRouter:
             label=fields.get("label") or None,
         )
         try:
-            job_id = _take(intake, fields.get("token", ""), given)
+            job_id = await run_in_threadpool(_take, intake, fields.get("token", ""), given)
         except HTTPException as refused:
             return form(given, str(refused.detail), refused.status_code)
         return RedirectResponse(f"/submitted/{job_id}.html", 303)

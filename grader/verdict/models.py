@@ -60,6 +60,10 @@ class Status(StrEnum):
     """The grader itself failed. Never counted against the submission."""
 
 
+SAYS_NOTHING = (Status.GRADER_ERROR, Status.NOT_RUN)
+"""The statuses of verdicts that do not count."""
+
+
 class Device(StrEnum):
     """Kind of device that submissions run on: one for each module in `grader/machine/backends/`."""
 
@@ -186,6 +190,10 @@ class Environment(Value):
         return self.model_dump_json(exclude=PLACE)
 
 
+SHARES_OF_ROWS = ("half", "quarter")
+"""The variant of verdicts on so many rows of the inputs, where the device's memory is too short for all."""
+
+
 class Settings(Value):
     """The user's settings; a stored verdict is reused only for the same ones."""
 
@@ -202,6 +210,12 @@ class Settings(Value):
     def settings_hash(self) -> str:
         """SHA-256 over all fields, hexadecimal; without fp32, the precision of verdicts that name none."""
         return digest(self.model_dump_json(exclude={"precision"} if self.precision is Precision.FP32 else None))
+
+    @property
+    def of_fewer_rows(self) -> tuple[Settings, ...]:
+        """The settings that a verdict has instead if memory is too short for all rows."""
+        shares = SHARES_OF_ROWS if self.variant is None else ()
+        return tuple(self.model_copy(update={"variant": share}) for share in shares)
 
 
 class TimeLimits(Value):

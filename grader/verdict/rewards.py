@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from grader.verdict.models import Status, Verdict
+from grader.verdict.models import SAYS_NOTHING, Status, Verdict
 from grader.verdict.stages import StageStatus
 
 NO_KERNEL = ("wraps_reference", "torch_fallback", "no_custom_kernel")
 """Labels of correct submissions that earn nothing: the task is to write a kernel."""
-
-_SAYS_NOTHING = (Status.NOT_RUN, Status.GRADER_ERROR)
 
 
 def reward(
@@ -44,7 +42,7 @@ def reward(
             f"built={built}, forward={forward}, correct={correct}, per_speedup={per_speedup}: a later stage may not "
             "earn less than an earlier one; give 0 <= built <= forward <= correct and per_speedup >= 0"
         )
-    if verdict.status in _SAYS_NOTHING or verdict.settings.variant is not None:
+    if verdict.status in SAYS_NOTHING or verdict.settings.variant is not None:
         return None
     if verdict.status is Status.INTEGRITY_VIOLATION or set(verdict.labels) & set(worthless):
         return 0.0

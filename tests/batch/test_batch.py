@@ -189,3 +189,27 @@ def test_a_source_that_another_grader_took_over_has_one_verdict(made, monkeypatc
     batch._grade(batch._left_by_others())
     assert listener.shown == Counter({("ann/scale", 1): 1})
     assert (batch.reused, store.extent()[0]) == (1, 1)
+
+
+class Moving(FakeGrader):
+    """Each answer comes from another machine than the one before."""
+
+    def __init__(self, options):
+        super().__init__(options)
+        self.answered = 0
+
+    def environments_for(self, work):
+        usual = self.environment_for(work)
+        return (usual.model_copy(update={"device_name": f"machine {self.answered}"}),)
+
+    def results(self, work):
+        for request in work:
+            self.answered += 1
+            yield request, self.grade(request)
+
+
+def test_a_place_that_moves_to_another_machine_meanwhile_changes_no_claim(made):
+    batch, listener, _ = made(Moving(GraderOptions(device="cpu")))
+    batch.grade([item("ann", 1), item("bob", 2)])
+    assert batch.statuses.total() == 2
+    assert listener.dropped == []

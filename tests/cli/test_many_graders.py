@@ -60,13 +60,15 @@ def batch(tmp_path):
     return write
 
 
-def start(tmp_path, *options, seconds=0.05, free=1000, gate=""):
+def start(tmp_path, *options, seconds=0.05, free=1000, gate="", before=()):
     """A run, of which all but the first `free` gradings wait for the file `gate`."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
     code = MAIN.format(seconds=seconds, free=free, gate=gate)
     command = [sys.executable, "-c", code, "grade", "batch.jsonl", "--problems", "problems"]
     pipe = subprocess.PIPE
-    return subprocess.Popen([*command, *options], cwd=tmp_path, env=environment, stdout=pipe, stderr=pipe, text=True)
+    return subprocess.Popen(
+        [*before, *command, *options], cwd=tmp_path, env=environment, stdout=pipe, stderr=pipe, text=True
+    )
 
 
 def finish(process):
@@ -215,12 +217,14 @@ def test_an_author_s_gradings_are_cancelled_from_another_process(tmp_path, batch
     assert "5 graded: 5 correct (1 cancelled)" in err
 
 
-def test_a_run_is_cancelled_from_another_process(tmp_path, batch):
+@pytest.mark.parametrize("before", [(), ("sh", "-c", 'trap "" INT; exec "$@"', "sh")], ids=["front", "background"])
+def test_a_run_is_cancelled_from_another_process(tmp_path, batch, before):
+    """A shell has its background jobs ignore SIGINT."""
     batch(20, "sleep: 1")
-    grading = start(tmp_path, "--workers", "1")
+    grading = start(tmp_path, "--workers", "1", before=before)
     grading.stdout.readline()
     assert cancelled(tmp_path, "--run", "1").stdout == "told run 1 to end\n"
     code, _, err = finish(grading)
-    assert code == 130, err
+    assert code == 143, err
     assert "cancelled by `grader cancel`" in err
     assert len(authors(tmp_path)) < 20

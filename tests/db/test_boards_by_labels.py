@@ -11,7 +11,7 @@ from db.labels import EVERYTHING, SOLUTIONS, LabelChoice
 from db.leaderboard import leaderboard
 from db.metrics import pass_at_k
 from db.rows import counted, read_rows
-from db.standings import MAX_SHARE_OF_BOUND, rebuild
+from db.standings import MAX_SHARE_OF_BOUND
 from grader.verdict.models import Device, Settings, Status
 from tests import samples
 
@@ -121,7 +121,7 @@ def test_standings_are_kept_up_as_they_would_be_made_anew(store):
     drawn(store, random.Random(5))
     with store.writing() as session:
         kept = standings(session)
-        rebuild(session.connection())
+        samples.make_standings_anew(session.connection())
         assert kept == standings(session)
 
 

@@ -7,6 +7,7 @@ from db.changes import compare
 from db.rows import read_rows
 from db.runs import run_ids
 from grader.verdict.models import Device, Settings, Status
+from grader.verdict.precision import Precision
 from tests import samples
 
 
@@ -133,3 +134,11 @@ def test_two_runs_of_one_database(sides):
     first, second = run_ids(sides.stores[0])
     found = compare(read_rows(sides.stores[0], run=first), read_rows(sides.stores[0], run=second))
     assert [one.kind for one in found.changes] == ["faster"]
+
+
+def test_a_verdict_in_another_precision_moves_no_author(sides):
+    """The board without options has one precision."""
+    sides.both("ann", total=2.0)
+    sides.both("bob", total=3.0)
+    sides.save(1, "ann", total=9.0, settings=Settings(device=Device.CPU, precision=Precision.BF16))
+    assert [one for one in sides.compare().changes if one.kind == "moved"] == []

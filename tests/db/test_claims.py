@@ -196,3 +196,24 @@ def test_a_locked_database_is_waited_for(path):
         threading.Timer(0.5, other.rollback).start()
         assert claims.take("a")
     assert said == [f"{path}: another process keeps the database locked; waiting until it is done"]
+
+
+def test_a_run_lives_on_though_it_cannot_say_what_was_cancelled(path, monkeypatch):
+    """As on a terminal that hung up; the author is cancelled once more, at the next look."""
+    monkeypatch.setattr(claiming, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(claiming, "BEAT_SECONDS", 0.01)
+    asked = []
+
+    def hung_up(author):
+        asked.append(author)
+        if len(asked) == 1:
+            raise OSError("the terminal is gone")
+
+    with Store.open(path) as store, store.run([]) as run, Claims(store, run, print, cancelled=hung_up):
+        change(path, f"insert into cancels (run_id, author) values ({run.id}, 'ann')")
+        change(path, "update graders set seen_at = ''")
+        for _ in range(500):
+            if len(asked) == 2 and rows(path, "select seen_at from graders") != [("",)]:
+                break
+            threading.Event().wait(0.01)
+    assert asked == ["ann", "ann"]

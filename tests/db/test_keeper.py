@@ -1,6 +1,8 @@
 """Verdicts in hand survive a database that is locked, deleted, replaced or given up on."""
 
 import json
+import resource
+import signal
 import sqlite3
 import threading
 
@@ -192,3 +194,41 @@ def test_a_failure_halfway_saves_none_and_keeps_all(path, said):
         change(path, "drop trigger refusal")
         assert keeper.take_over() == 2
     assert authors(path) == ["ann", "bob"]
+
+
+def test_half_a_line_on_a_full_disk_stops_no_later_run(path, said, monkeypatch):
+    """Half of it is written beside the database, the whole to the temporary folder."""
+    monkeypatch.setattr("tempfile.tempdir", str(path.parent))
+    (path.parent / "disk").mkdir()
+    path = path.parent / "disk" / path.name
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with Store.open(path) as store, store.run([]) as run:
+        with pytest.raises(StoreError):
+            raise_from_full_disk(Keeper(store, run, said.append), path, limits)
+        file = path.with_name(path.name + SUFFIX)
+        assert file.read_text() == ""
+        assert Keeper(store, run, said.append).take_over() == 0
+
+
+def raise_from_full_disk(keeper, path, limits):
+    path.with_name(path.name + SUFFIX).touch()
+    path.unlink()  # so that it is kept in a file
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        save(keeper, "ann")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_a_run_that_is_killed_between_saving_and_deleting_saves_none_twice(path, said, monkeypatch):
+    kept = [unsaved("ann"), unsaved("bob")]
+    keeping._append(kept, path)
+    with Store.open(path) as store, store.run([]) as run:
+        with monkeypatch.context() as killed:
+            killed.setattr("pathlib.Path.unlink", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                Keeper(store, run, said.append).take_over()
+        keeping._append([unsaved("cid")], path)
+        assert Keeper(store, run, said.append).take_over() == 1
+    assert authors(path) == ["ann", "bob", "cid"]

@@ -170,3 +170,23 @@ def test_a_verdict_is_reused_on_another_machine_of_its_kind(store):
     save(store, samples.verdict(submission, where=here), submission)
     assert find(store, submission, where=there).environment.host == "here"
     assert find(store, submission, where=samples.environment(device_name="another")) is None
+
+
+def test_what_the_live_page_asks_twice_a_second_reads_no_other_verdict(store):
+    """Of a run's verdicts it reads an index alone."""
+    asked = (
+        "select run_id, status, count(*), max(created_at) from verdicts where run_id in (1, 2) group by run_id, status"
+    )
+    with store.reading() as session:
+        plan = session.connection().exec_driver_sql(f"explain query plan {asked}").all()
+    assert "USING COVERING INDEX ix_verdicts_run" in plan[0][-1]
+
+
+def test_a_verdict_on_fewer_rows_serves_where_memory_was_too_short_for_all(store):
+    """The same command, run again, does not grade it again; one on another variant does not serve."""
+    submission, whole = samples.submission(), Settings(device=Device.CPU)
+    for variant, serves in (("small", False), ("half", True)):
+        verdict = samples.verdict(submission, settings=whole.model_copy(update={"variant": variant}))
+        save(store, verdict, submission)
+        found = store.find(submission, samples.problem(), (verdict.environment,), whole)
+        assert (found is not None and found.settings.variant == variant) == serves

@@ -87,3 +87,20 @@ def test_a_batch_that_ends_waits_for_its_own_builds_only(resources, monkeypatch)
         released.set()
     assert under_way == [True, False]
     assert not builds.under_way(one.submission)
+
+
+def test_who_interrupts_a_batch_does_not_wait_for_compilers(resources, monkeypatch):
+    """Their processes are about to be ended."""
+    begun, free, ended = threading.Event(), threading.Event(), threading.Event()
+    monkeypatch.setattr(resources, "build_apart", lambda *_, **__: (begun.set(), free.wait(5), ended.set()))
+
+    def interrupted():
+        with BuildsAhead(resources).ahead() as start:
+            start(request("a"))
+            assert begun.wait(10)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert not ended.is_set()
+    free.set()

@@ -10,7 +10,9 @@ from db.profiles import newest_profiles, read_profile, save_profile
 from db.rows import read_rows
 from grader.api import Grader
 from grader.cli import app
-from grader.errors import UserError
+from grader.errors import Cancelled, UserError
+from grader.grading.pipeline import Pipeline
+from grader.options import GraderOptions
 from grader.verdict.profiles import CLAIM, Profile
 from tests import samples
 
@@ -84,3 +86,12 @@ def test_what_does_not_run_is_said_in_the_profile_or_in_one_line(folder):
         with pytest.raises(UserError, match=r"scale\.py: .*ValueError: no"):
             grader.profile(("scale", NOT_BUILT))
         assert json.loads(grader.profile(("scale", RIGHT)).model_dump_json())["candidate"]["trouble"] == ""
+
+
+def test_a_profile_that_is_stopped_ends_and_leaves_nothing(folder):
+    with Pipeline(GraderOptions(device="cpu")) as pipeline:
+        request = pipeline.request(samples.problem(source=samples.PROBLEM_SOURCE), samples.submission(source=RIGHT))
+        pipeline.stop(request)
+        with pytest.raises(Cancelled, match="cancelled"):
+            pipeline.profile(request)
+        assert not pipeline._unwanted

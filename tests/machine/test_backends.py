@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pynvml
 import pytest
 
 from grader.errors import UserError
@@ -57,3 +58,22 @@ def test_an_index_beyond_the_devices_is_refused(monkeypatch, device, index):
     monkeypatch.setattr(cuda, "_device_count", lambda: 4)
     with pytest.raises(UserError, match=f"--device-index {index}: "):
         select_index(device, index)
+
+
+def test_another_device_in_the_same_process_is_refused(monkeypatch):
+    """CUDA shows a process the devices that were visible when it began."""
+    monkeypatch.setattr(cuda, "_device_count", lambda: 4)
+    monkeypatch.setattr(cuda, "BACKEND", cuda.CudaBackend())
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    select_index("auto", 2)
+    for index in (0, 1):
+        with pytest.raises(UserError, match=f"grades on device 2; start another for device {index}"):
+            select_index("auto", index)
+
+
+def test_memory_that_nvml_does_not_tell_is_unknown(monkeypatch):
+    def unknown():
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
+
+    monkeypatch.setattr(cuda, "_nvml_device", unknown)
+    assert cuda.CudaBackend().used_bytes() is None

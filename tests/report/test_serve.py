@@ -1,5 +1,6 @@
 """The server as programs meet it: a process of its own, real requests, a database that others write to."""
 
+import json
 import math
 import os
 import re
@@ -313,3 +314,13 @@ def test_without_the_extra_it_says_how_to_get_it(tmp_path):
         done.stderr
         == "grader: serving needs fastapi; install it with `pip install '.[serve]'` in the grader's checkout\n"
     )
+
+
+def test_a_page_that_is_no_number_is_refused_in_a_page_and_in_json(shared):
+    status, _, text = shared.ask("verdicts.html?page=x")
+    assert status == 422
+    assert 'href="index.html"' in text
+    assert "query.page: Input should be a valid integer" in text
+    status, _, text = shared.ask("api/verdicts?limit=x")
+    assert status == 422
+    assert json.loads(text)["detail"].startswith("query.limit: Input should be")

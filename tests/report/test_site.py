@@ -585,3 +585,14 @@ def test_figures_never_look_like_what_they_are_not():
     assert interval(1.0809, 1.0832) == "1.081 to 1.083×"
     assert prose("a `b` <c>") == "a <code>b</code> &lt;c&gt;"
     assert prose("a ` <c>") == "a ` &lt;c&gt;"
+
+
+def test_a_verdict_that_boards_do_not_prefer_makes_no_other_an_old_one(site):
+    """One in another precision stands beside it, one on a single variant on no board."""
+    site.save("ann", text="x = 1\n")
+    for settings in (
+        Settings(device=Device.CPU, precision=Precision.BF16),
+        Settings(device=Device.CPU, variant="small"),
+    ):
+        site.save("ann", text="x = 1\n", settings=settings)
+    assert "A newer verdict" not in site.write()["verdicts/1.html"].path.read_text()

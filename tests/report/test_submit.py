@@ -121,6 +121,8 @@ def test_a_body_is_limited_with_and_without_a_length(taking):
     chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
     # Just over the limit: after more than that the connection is closed before the answer is read.
     assert " 413 " in raw(taking, head + b"Transfer-Encoding: chunked\r\n\r\n", *[chunk] * 50)
+    program = head.replace(b"/submit.html", b"/api/submissions").replace(b"x-www-form-urlencoded", b"json")
+    assert " 413 " in raw(taking, program + b"Transfer-Encoding: chunked\r\n\r\n", *[chunk] * 50)
 
 
 def test_a_server_that_runs_for_long_forgets_old_batches(tmp_path, monkeypatch):

@@ -204,3 +204,9 @@ def test_the_summary_has_the_shown_columns():
     assert re.search(r"labels +vendor_library, cuda_graph", shown)
     assert re.search(r"rel rms error +1\.25e-07", shown)
     assert re.search(r"passes 1e 4 +yes", shown)
+
+
+def test_a_stage_whose_result_was_taken_back_is_not_called_unreached():
+    text = full(samples.verdict(timing=None, seconds=StageSeconds(timing=1.5)))
+    line = next(line for line in text.splitlines() if "timing" in line.split())
+    assert "without a result" in line

@@ -234,7 +234,7 @@ def _check_exact(expected: Expected, candidate: torch.Tensor) -> TensorCheck:
     if expected.spread is not None and bool(wrong.any()):
         wrong &= expected.spread().to(wrong.device) == 0
     count, message = int(wrong.sum()), None
-    where = unravel(int(wrong.reshape(-1).int().argmax()), expected.shape) if count else None
+    where = unravel(int(wrong.reshape(-1).view(torch.uint8).argmax()), expected.shape) if count else None
     if where is not None:
         message = (
             f"{expected.name} differs in {count} of {wrong.numel()} elements, first at {list(where or ())}: "

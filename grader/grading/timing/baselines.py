@@ -96,7 +96,7 @@ def measure_baselines(
     The search has what the compilers before it left of `limits.baselines`. It comes after the others were timed, so
     that a worker that is lost in it takes nothing else with it.
     """
-    problem, reference = oracle.problem, _TimedReference(worker, oracle, case, tf32)
+    problem, reference = oracle.problem, _TimedReference(worker, oracle, case, tf32, limits.call)
     ready, timed, missing = list[Name](), tuple[Baseline, ...](), list[str]()
     left = limits.baselines
     try:
@@ -148,8 +148,9 @@ class _Failed(Exception):
 class _TimedReference:
     """One worker with the reference as each baseline runs it."""
 
-    def __init__(self, worker: WorkerClient, oracle: Oracle, case: Case, tf32: bool) -> None:
+    def __init__(self, worker: WorkerClient, oracle: Oracle, case: Case, tf32: bool, call_seconds: float) -> None:
         self._worker, self._case, self._device, self._tf32 = worker, case, oracle.device, tf32
+        self._call_seconds = call_seconds
         self._flush_bytes = backend(oracle.device).flush_bytes()
         self.draw: Callable[[], list[object]] = lambda: oracle.draw(case.variant)[1]
         self.phases = phases_of(case)
@@ -197,7 +198,7 @@ class _TimedReference:
                 job.put_inputs("t", inputs, requires_grad=phase == "training")
             job.step(p.Time(**timed, limit_seconds=left))
             # The worker is given up later: nothing ends a compiler outside its main thread.
-            result = job.run(REFERENCE_SECONDS if left is None else left + TimeLimits().call)
+            result = job.run(REFERENCE_SECONDS if left is None else left + self._call_seconds)
             if result.failure is not None:
                 raise _Failed(result.failure.text.strip().partition("\n")[0][:MAX_QUOTED])
             took[part] = result.of(p.Timed)[0].ms

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from grader.grading.timing.statistics import UNBIASED, Bias, Round, Verdict, speedup, verdict_of
+from grader.grading.timing.statistics import UNBIASED, Bias, Outcome, Round, outcome_of, speedup
 from grader.machine.backends import backend
 from grader.verdict.models import Device
 from grader.verdict.stages import FigureTiming
@@ -185,13 +185,13 @@ def timing_of(samples: Samples) -> tuple[FigureTiming, bool]:
         return timing, samples.accuse() and samples.without_waits().accuse()
     timing, low = _phase(reported, "worker", samples), speedup(refereed).ci_low
     if low < timing.ci_low:
-        verdict = _verdict(samples, low, timing.ci_high, timing.reference_ms)
+        verdict = _outcome(samples, low, timing.ci_high, timing.reference_ms)
         timing = timing.model_copy(update={"ci_low": low, "verdict": verdict})
     return timing, False
 
 
-def _verdict(samples: Samples, low: float, high: float, reference_ms: float) -> Verdict:
-    return verdict_of(low, high, samples.count / 2, samples.device, reference_ms, samples.bias)
+def _outcome(samples: Samples, low: float, high: float, reference_ms: float) -> Outcome:
+    return outcome_of(low, high, samples.count / 2, samples.device, reference_ms, samples.bias)
 
 
 def _phase(rounds: Sequence[Round], clock: Literal["worker", "referee"], samples: Samples) -> FigureTiming:
@@ -205,7 +205,7 @@ def _phase(rounds: Sequence[Round], clock: Literal["worker", "referee"], samples
         speedup=figures.speedup,
         ci_low=figures.ci_low,
         ci_high=figures.ci_high,
-        verdict=_verdict(samples, figures.ci_low, figures.ci_high, typical_ms),
+        verdict=_outcome(samples, figures.ci_low, figures.ci_high, typical_ms),
         rounds=len(rounds),
         candidate_samples_ms=tuple(map(_rounded, candidate_ms)),
         reference_samples_ms=tuple(map(_rounded, reference_ms)),

@@ -1,4 +1,4 @@
-"""Computes a speedup with its interval, and the verdict on it, from rounds of paired times."""
+"""Computes a speedup with its interval, and what it says, from rounds of paired times."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HOPELESS = 1 / 3
 call by call and in turn."""
 FIRST_CALL_FACTOR = 3
 """A first call, which loads and allocates, takes less than this many times what later calls take."""
-Verdict = Literal["faster", "slower", "same", "inconclusive"]
+Outcome = Literal["faster", "slower", "same", "inconclusive"]
 
 
 class Round(NamedTuple):
@@ -51,7 +51,7 @@ class Round(NamedTuple):
         return tuple(math.log(r / c) for r, c in zip(self.reference_ms, self.candidate_ms, strict=True))
 
 
-class Speedup(NamedTuple):
+class Estimate(NamedTuple):
     """A speedup with its 95% interval."""
 
     speedup: float
@@ -64,7 +64,7 @@ class Speedup(NamedTuple):
         return (self.ci_high - self.ci_low) / (2 * self.speedup)
 
 
-def speedup(rounds: Sequence[Round]) -> Speedup:
+def speedup(rounds: Sequence[Round]) -> Estimate:
     """exp(trimmed mean of log ratios), with a 95% interval.
 
     The interval is Student's t times the bootstrap's standard error over pairs, with the degrees of freedom of a
@@ -77,7 +77,7 @@ def speedup(rounds: Sequence[Round]) -> Speedup:
     error = float(_trimmed_means(drawn).std()) * math.sqrt(count / (count - 1))
     middle = float(_trimmed_means(ratios[None]))
     half = students_t(count - 2 * _trimmed_count(count) - 1) * error
-    return Speedup(*map(math.exp, (middle, middle - half, middle + half)))
+    return Estimate(*map(math.exp, (middle, middle - half, middle + half)))
 
 
 def students_t(degrees: int) -> float:
@@ -104,15 +104,15 @@ class Bias(NamedTuple):
 UNBIASED = Bias()
 
 
-def verdict_of(
+def outcome_of(
     low: float,
     high: float,
     rounds: float,
     device: Device,
     reference_ms: float,
     bias: Bias = UNBIASED,
-) -> Verdict:
-    """The verdict of an interval over so many rounds, for a reference that takes `reference_ms` a call.
+) -> Outcome:
+    """The outcome of an interval over so many rounds, for a reference that takes `reference_ms` a call.
 
     A difference counts where it exceeds the margin and what may set two processes of equal programs apart.
     """
@@ -147,7 +147,7 @@ def may_be_placement(
     low: float, high: float, rounds: float, device: Device, reference_ms: float, bias: Bias = UNBIASED
 ) -> bool:
     """Whether this interval would be called a difference after PLACED_ROUNDS, and is not yet."""
-    now, then = (verdict_of(low, high, count, device, reference_ms, bias) for count in (rounds, PLACED_ROUNDS))
+    now, then = (outcome_of(low, high, count, device, reference_ms, bias) for count in (rounds, PLACED_ROUNDS))
     return rounds < PLACED_ROUNDS and now != then and then in ("faster", "slower")
 
 

@@ -211,11 +211,12 @@ def default_device() -> Device:
 def select_index(device: str, index: int) -> None:
     """Use the `index`-th device of a kind, or of every accelerator for `auto`.
 
-    Must be called before anything touches a device. Raises UserError if there are fewer devices.
+    Must be called before anything touches a device. Raises UserError if there are fewer devices, and if this process
+    uses another one.
     """
     if device != AUTO:
         backend(Device(device)).select(index)
-    elif index:
+    else:
         for accelerator in accelerators():
             backend(accelerator).select(index)
 

@@ -87,8 +87,10 @@ class CudaBackend(DeviceBackend):
 
     def select(self, index: int) -> None:
         """Hides the other devices from this process and, by `worker_environment`, from workers."""
-        if index == 0 or self._selected == (index, os.environ.get(_VISIBLE)):
+        if self._selected == (index, os.environ.get(_VISIBLE)) or (index == 0 and self._selected is None):
             return
+        if self._selected is not None:
+            raise UserError(f"this process grades on device {self._selected[0]}; start another for device {index}")
         shown = self.names()
         if index >= len(shown):
             raise UserError(f"--device-index {index}: {len(shown)} CUDA devices are here; count from 0")
@@ -161,7 +163,10 @@ class CudaBackend(DeviceBackend):
         """Bytes in use as the driver counts them."""
         import pynvml
 
-        return int(pynvml.nvmlDeviceGetMemoryInfo(_nvml_device()).used)
+        try:
+            return int(pynvml.nvmlDeviceGetMemoryInfo(_nvml_device()).used)
+        except pynvml.NVMLError:
+            return None
 
     def unused_bytes(self) -> int:
         import torch

@@ -33,14 +33,13 @@ from pathlib import Path
 
 from db.choice import Chosen
 from grader.errors import UserError
-from grader.verdict.models import Status, Verdict
+from grader.verdict.models import SAYS_NOTHING, Status, Verdict
 from grader.verdict.stages import StageStatus
 
 Result = dict[str, object]
 
 _LEVEL = re.compile(r"level(\d+)")
 _NUMBER = re.compile(r"(\d+)_")
-_SAYS_NOTHING = (Status.NOT_RUN, Status.GRADER_ERROR)
 NOT_MEASURED = -1.0
 
 
@@ -61,7 +60,7 @@ def eval_results(found: Iterable[Chosen], level: int | None = None) -> EvalResul
     left_out = 0
     for one in found:
         place = _place(one.problem_path)
-        if place is None or one.verdict is None or one.verdict.status in _SAYS_NOTHING or one.verdict.settings.variant:
+        if place is None or one.verdict is None or one.verdict.status in SAYS_NOTHING or one.verdict.settings.variant:
             left_out += 1
         elif level is None or place[0] == level:
             placed.append((*place, one.verdict))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from db.rows import Row
+from db.rows import Row, source_key
 from grader.report.site.boards import Boards
 
 
@@ -39,8 +39,12 @@ class Others:
 
 
 def newer_verdicts(rows: Iterable[Row]) -> dict[int, int]:
-    """The newest verdict for the same source and device, by the id of each older one."""
+    """The newest verdict that boards prefer for the same source, by the id of each older one.
+
+    A verdict on one variant is not on boards.
+    """
     same: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for row in rows:
-        same[row.author, row.label, row.sample, row.problem, row.source_hash, row.device_name].append(row.id)
+        if row.variant is None:
+            same[source_key(row)].append(row.id)
     return {one: ids[-1] for ids in same.values() for one in ids[:-1]}

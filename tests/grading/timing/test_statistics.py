@@ -7,7 +7,7 @@ import statistics
 import pytest
 
 from benchmarks.timing_rule import Processes, one_pair, share_slower
-from grader.grading.timing.statistics import HOPELESS, Bias, Round, speedup, students_t, verdict_of
+from grader.grading.timing.statistics import HOPELESS, Bias, Round, outcome_of, speedup, students_t
 from grader.grading.timing.stopping import QUICK
 from grader.verdict.models import Device
 
@@ -69,7 +69,7 @@ def test_the_same_samples_have_the_same_interval():
 def test_after_one_round_a_steady_hopeless_candidate_is_slower(candidate_ms, verdict):
     found = speedup([Round((1.0, 1.0), candidate_ms)])
     assert (found.ci_high < HOPELESS) == (verdict == "slower")
-    assert verdict_of(found.ci_low, found.ci_high, 1, Device.CUDA, 1.0) == verdict
+    assert outcome_of(found.ci_low, found.ci_high, 1, Device.CUDA, 1.0) == verdict
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_after_one_round_a_steady_hopeless_candidate_is_slower(candidate_ms, ver
     ],
 )
 def test_after_few_rounds_a_difference_is_more_than_two_processes_differ_by(low, high, rounds, verdict):
-    assert verdict_of(low, high, rounds, Device.CUDA, 4.2) == verdict
+    assert outcome_of(low, high, rounds, Device.CUDA, 4.2) == verdict
 
 
 @pytest.mark.parametrize(
@@ -113,14 +113,14 @@ def test_after_few_rounds_a_difference_is_more_than_two_processes_differ_by(low,
     ],
 )
 def test_with_launches_a_difference_is_more_than_two_hosts_differ_by(low, high, rounds, verdict):
-    assert verdict_of(low, high, rounds, Device.CUDA, 12.0, Bias(launches=True)) == verdict
+    assert outcome_of(low, high, rounds, Device.CUDA, 12.0, Bias(launches=True)) == verdict
 
 
 def test_of_short_kernels_a_difference_is_more_than_the_paces_of_two_processes_differ_by():
     low, high = 1.0417, 1.0457  # a vision transformer against itself, a hundred kernels in 0.6 ms
-    assert verdict_of(low, high, 5, Device.CUDA, 1.0) == "faster"
-    assert verdict_of(low, high, 5, Device.CUDA, 1.0, Bias(pace_apart=0.03)) == "inconclusive"
-    assert verdict_of(low + 0.03, high + 0.03, 5, Device.CUDA, 1.0, Bias(pace_apart=0.03)) == "faster"
+    assert outcome_of(low, high, 5, Device.CUDA, 1.0) == "faster"
+    assert outcome_of(low, high, 5, Device.CUDA, 1.0, Bias(pace_apart=0.03)) == "inconclusive"
+    assert outcome_of(low + 0.03, high + 0.03, 5, Device.CUDA, 1.0, Bias(pace_apart=0.03)) == "faster"
 
 
 @pytest.mark.parametrize("noise", [0.001, 0.005])
