@@ -58,8 +58,8 @@ def judge_draws(resources, problem, submission, variant):
     """Each case with the errors of its gradients and probes, over many draws of a variant."""
     oracle = resources.oracle(problem, Device.CPU)
     modes = (True, False) if oracle.modes_differ(variant) else (True,)
-    with resources.candidate(submission, Device.CPU) as candidate:
-        candidate.reference_constructor = oracle.constructed_under
+    constructor = oracle.constructed_under
+    with resources.candidate(submission, Device.CPU, reference_constructor=constructor) as candidate:
         for training, draw in itertools.product(modes, range(DRAWS)):
             case = oracle.case(variant, training=training, draw=draw)
             diagnoses = [

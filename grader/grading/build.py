@@ -13,11 +13,13 @@ from pathlib import Path
 from grader import protocol as p
 from grader.catalog.files import cache_folder
 from grader.catalog.formats import FORMATS, Entry
+from grader.catalog.requests import Request
 from grader.errors import UserError
 from grader.executor import WorkerClient, WorkerLost
 from grader.grading.kept_files import keep_file
 from grader.grading.messages import MAX_QUOTED, diagnose, first_line, usual_remedy
 from grader.grading.stopped import LOG_TAIL_CHARACTERS, Kill, Stopped, killed_child, lost, raised
+from grader.machine.backends import backend
 from grader.verdict.models import Diagnosis, Problem, Status, Submission
 from grader.verdict.precision import Precision
 from grader.verdict.python_source import TooMuchCode, parse
@@ -121,6 +123,20 @@ def import_submission(
             assert isinstance(imported, p.Imported)
             _keep(cache, submission, descriptors[-1], imported.bundle_bytes)
     return _judge_import(submission, evidence)
+
+
+def require_import(built: Built) -> None:
+    """Raises Stopped for a file that could not be imported where it is to run."""
+    if built.import_failure is None:
+        return
+    raise raised(built.import_failure, "load", "importing the file", usual_code="import_raised")
+
+
+def require_precision(request: Request) -> None:
+    """Raises Stopped for a precision that the device does not have."""
+    if request.precision.meaning.tf32 and not backend(request.device).tf32:
+        what = f"TensorFloat-32 is a format of GPUs, and this was to be graded on {request.device.value}"
+        raise Stopped(diagnose("needs_cuda", what, remedy="grade it with --precision fp32, or on a GPU"))
 
 
 @contextmanager

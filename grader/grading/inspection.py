@@ -14,8 +14,9 @@ from typing import Literal
 from grader import protocol as p
 from grader.errors import ProblemError
 from grader.executor import JobBuilder, JobResult
-from grader.grading.candidate.candidate import Candidate, forward_step
+from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.outputs import check_output
+from grader.grading.candidate.parts import forward_step
 from grader.grading.candidate.vjp import export_gradients, product
 from grader.grading.compare import tolerance
 from grader.grading.messages import MAX_LISTED, diagnose

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from grader.catalog.requests import Request
+from grader.executor import WorkerClient
 from grader.executor.launcher import Role
 from grader.grading import build, inspection, plan
 from grader.grading.attempts import Attempt
@@ -26,7 +27,7 @@ from grader.grading.messages import diagnose
 from grader.grading.oracle.fewer_rows import ROWS
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.record import Record
-from grader.grading.resources import Resources, require_import, require_precision
+from grader.grading.resources import Resources
 from grader.grading.shortage import end_and_measure_shares, fills_memory, is_own_shortage, is_shortage
 from grader.grading.stopped import Stopped
 from grader.grading.timing.judge import judge_timing
@@ -44,7 +45,7 @@ from grader.verdict.stages import BackwardResult, StageStatus
 class Grading:
     """One submission on its way through the stages.
 
-    A method is a stage, which fills in its part of the record.
+    A method is a stage, which fills in its part of the record. `start` sets the worker and the memory, `plan` the rest.
     """
 
     resources: Resources
@@ -57,13 +58,12 @@ class Grading:
     """The next request, for which workers start meanwhile."""
     used_before: int | None
     """Bytes of the device's memory that others use."""
-    candidate: Candidate = field(init=False)
-    """Set by `start`, as `memory` is."""
+    worker: WorkerClient = field(init=False)
     memory: PeakMemory = field(init=False)
     started_oracle: Oracle | None = None
     """The reference, once `plan` has started it."""
     todo: plan.Todo = field(init=False)
-    """Set by `plan`."""
+    candidate: Candidate = field(init=False)
     probes: tuple[str, ...] = ()
     """The codes of the forward's probes for which there is time, once it is judged."""
 
@@ -93,7 +93,7 @@ class Grading:
     def check(self) -> None:
         """Raises Stopped for a source that no worker needs to see."""
         build.check_source(self.request.submission)
-        require_precision(self.request)
+        build.require_precision(self.request)
 
     def build(self) -> None:
         """Compile in a worker that does not see the device, where the device wants that. Raises Stopped."""
@@ -116,20 +116,14 @@ class Grading:
             worker = launcher.take(Role.RUN, self.request.device)
         with launcher.dismissing(worker) if self.backend.ends_in_background else worker:
             with self.record.stage("start" if apart else "build"):
-                built = build.import_submission(
-                    worker,
-                    self.request.submission,
-                    self.resources.cache,
-                    keep=not apart,
-                    timeout_seconds=self.resources.limits.build,
-                    precision=self.request.precision,
-                )
+                given = worker, self.request.submission, self.resources.cache
+                seconds, precision = self.resources.limits.build, self.request.precision
+                built = build.import_submission(*given, keep=not apart, timeout_seconds=seconds, precision=precision)
                 self.record.build = self.record.build or built.result
-            require_import(built)
+            build.require_import(built)
             with PeakMemory(self.backend, self.used_before, shared=lambda: launcher.leaving) as self.memory:
+                self.worker = worker
                 try:
-                    self.candidate = Candidate(worker, self.request.device, self.resources.limits)
-                    self.candidate.captures_graphs = "cuda_graph" in labels(self.request.submission.source, "")
                     yield
                 except Exception as error:
                     self._blame_for_shortage(error)
@@ -154,8 +148,14 @@ class Grading:
             )
             if self.attempt.sparing:
                 self.oracle.release()
-            self.candidate.reference_constructor = self.oracle.constructed_under
-            self.candidate.own = constants(self.oracle, self.todo.cases)
+            self.candidate = Candidate(
+                self.worker,
+                self.request.device,
+                self.resources.limits,
+                reference_constructor=self.oracle.constructed_under,
+                own=constants(self.oracle, self.todo.cases),
+                captures_graphs="cuda_graph" in labels(self.request.submission.source, ""),
+            )
             self.record.fewer_rows = self.todo.cases[0].variant == ROWS
             self.record.whole_backward = bool(self.todo.timed.wrt or self.todo.noise)
             self.record.large = plan.is_large_case(self.oracle, self.todo.timed)
@@ -257,8 +257,8 @@ class Grading:
     def keep(self) -> None:
         """Keep the kernels that were compiled while it ran, for another grading of the same source."""
         with self.record.stage("inspection"):
-            worker, cache, submission = self.candidate.worker, self.resources.cache, self.request.submission
-            added = build.keep_kernels(worker, submission, cache, self.resources.limits.call)
+            submission, cache = self.request.submission, self.resources.cache
+            added = build.keep_kernels(self.worker, submission, cache, self.resources.limits.call)
             if self.record.build is not None and added is not None:
                 self.record.build = self.record.build.model_copy(update={"kernel_files": added})
 
@@ -293,7 +293,7 @@ class Grading:
         own = is_own_shortage(error)
         if self.started_oracle is None or not (own or is_shortage(error)):
             return
-        memory = end_and_measure_shares(self.candidate, self.started_oracle)
+        memory = end_and_measure_shares(self.worker, self.started_oracle, self.resources.limits.call)
         self.record.memory_withheld = memory is not None and memory.had < memory.needed
         if memory is not None and not own and (filled := fills_memory(memory)) is not None:
             self.resources.drop_oracle_of(self.request)

@@ -13,13 +13,13 @@ from grader._version import __version__
 from grader.catalog.requests import Request
 from grader.errors import ProblemError
 from grader.executor import JobBuilder
-from grader.grading import plan
+from grader.grading import build, plan
 from grader.grading.builds_ahead import BuildsAhead
 from grader.grading.oracle import capabilities
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.resources import Resources, require_precision
+from grader.grading.resources import Resources
 from grader.grading.stopped import Stopped
 from grader.grading.timing.roofline import bound_ms, counted_work, narrow_operands
 from grader.machine.backends import backend
@@ -41,7 +41,7 @@ Bound = Callable[[Sequence[p.Work]], float]
 
 def profile(resources: Resources, builds: BuildsAhead, options: GraderOptions, request: Request) -> Profile:
     """Both sides on the same inputs of the variant that is timed. Raises Stopped, ProblemError, UserError."""
-    require_precision(request)
+    build.require_precision(request)
     device, precision = request.device, request.precision
     if backend(device).builds_apart:
         builds.get(request)
@@ -56,8 +56,8 @@ def profile(resources: Resources, builds: BuildsAhead, options: GraderOptions, r
     work = counted_work(oracle, case)
     reference = _side(_of_reference(oracle, case, tf32), work, bound)
     oracle.release()
-    with resources.candidate(request.submission, device, precision) as candidate:
-        candidate.reference_constructor = oracle.constructed_under
+    constructor = oracle.constructed_under
+    with resources.candidate(request.submission, device, precision, reference_constructor=constructor) as candidate:
         job = candidate.script(case)
         _survey(job, device, case, candidate.wrt(case), tf32)
         try:

@@ -19,10 +19,9 @@ from grader.executor.launcher import Launcher, Role
 from grader.grading import build
 from grader.grading.budget import Budget
 from grader.grading.candidate.candidate import Candidate
-from grader.grading.messages import diagnose
+from grader.grading.candidate.placement import Constructor
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.stopped import Stopped, raised
 from grader.grading.timing.baselines import Baselines, BaselineStore, measure_baselines
 from grader.grading.timing.launches import launches_show
 from grader.grading.timing.roofline import Roofline
@@ -209,7 +208,12 @@ class Resources:
 
     @contextmanager
     def candidate(
-        self, submission: Submission, device: Device, precision: Precision = Precision.FP32
+        self,
+        submission: Submission,
+        device: Device,
+        precision: Precision = Precision.FP32,
+        *,
+        reference_constructor: Constructor | None = None,
     ) -> Iterator[Candidate]:
         """A submission imported in a worker, without the checks of a grading. Raises Stopped."""
         build.check_source(submission)
@@ -222,8 +226,8 @@ class Resources:
                 timeout_seconds=self.limits.build,
                 precision=precision,
             )
-            require_import(built)
-            yield Candidate(worker, device, self.limits)
+            build.require_import(built)
+            yield Candidate(worker, device, self.limits, reference_constructor=reference_constructor)
 
 
 def _apart(one: Warmed | None, other: Warmed) -> float:
@@ -231,17 +235,3 @@ def _apart(one: Warmed | None, other: Warmed) -> float:
     if one is None:
         return math.inf
     return max(abs(one.launch_ms / other.launch_ms - 1), abs(one.call_ms / other.call_ms - 1))
-
-
-def require_import(built: build.Built) -> None:
-    """Raises Stopped for a file that could not be imported where it is to run."""
-    if built.import_failure is None:
-        return
-    raise raised(built.import_failure, "load", "importing the file", usual_code="import_raised")
-
-
-def require_precision(request: Request) -> None:
-    """Raises Stopped for a precision that the device does not have."""
-    if request.precision.meaning.tf32 and not backend(request.device).tf32:
-        what = f"TensorFloat-32 is a format of GPUs, and this was to be graded on {request.device.value}"
-        raise Stopped(diagnose("needs_cuda", what, remedy="grade it with --precision fp32, or on a GPU"))

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import torch
 
+from grader import protocol as p
 from grader.errors import DeviceError, ReferenceOutOfMemory
-from grader.grading.candidate.candidate import Candidate
+from grader.executor import WorkerClient, WorkerLost
 from grader.grading.messages import diagnose
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.stopped import Stopped
 from grader.machine.backends import backend
-from grader.protocol import OUT_OF_MEMORY, SPARE_BYTES
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def is_shortage(error: Exception) -> bool:
     """Whether the device's memory ran out in the grader or in the reference."""
     if isinstance(error, torch.OutOfMemoryError | ReferenceOutOfMemory):
         return True
-    return isinstance(error, DeviceError | RuntimeError) and OUT_OF_MEMORY.search(str(error)) is not None
+    return isinstance(error, DeviceError | RuntimeError) and p.OUT_OF_MEMORY.search(str(error)) is not None
 
 
 def is_own_shortage(error: Exception | None) -> bool:
@@ -50,22 +50,25 @@ def ran_short(error: Exception) -> bool:
     return is_shortage(error) or is_own_shortage(error)
 
 
-def end_and_measure_shares(candidate: Candidate, oracle: Oracle) -> Shares | None:
-    """End the candidate's process, and see what it held. None on a device without memory of its own.
+def end_and_measure_shares(worker: WorkerClient, oracle: Oracle, seconds: float) -> Shares | None:
+    """End a submission's process, and see what it held. None on a device without memory of its own.
 
-    There, each process has the same limit, which no other process takes from.
+    There, each process has the same limit, which no other process takes from. The process has `seconds` to give back
+    what no model needs.
     """
-    device = backend(candidate.device)
+    device = backend(oracle.device)
     if not device.own_memory:
         return None
-    shared = candidate.worker.region_bytes
-    candidate.worker.read_results = None  # to read them takes more memory, and until then they are kept
-    with suppress(Stopped, DeviceError):
-        candidate.release("load")
+    shared = worker.region_bytes
+    worker.read_results = None  # to read them takes more memory, and until then they are kept
+    with suppress(WorkerLost, DeviceError), worker.within(seconds):
+        worker.forget_results()
+        worker.run([p.Drop(keep_bytes=0)], seconds)
+        worker.release_memory()
     before = device.unused_bytes()
-    candidate.worker.close()
+    worker.close()
     had = device.unused_bytes()
-    return Shares(had=had, held=had - before, needed=2 * oracle.worker.peak_device_bytes + shared + SPARE_BYTES)
+    return Shares(had=had, held=had - before, needed=2 * oracle.worker.peak_device_bytes + shared + p.SPARE_BYTES)
 
 
 def fills_memory(memory: Shares) -> Stopped | None:

@@ -1,5 +1,6 @@
 """Another attempt asks less where the grader lacks memory, and never so that a submission's own fault passes."""
 
+import contextlib
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -232,7 +233,7 @@ GIB = 1 << 30
 
 @pytest.fixture
 def device(monkeypatch):
-    """`device(unused, held)`: a device with memory of its own, of which a candidate holds some until it ends.
+    """`device(unused, held)`: the worker of a device with memory of its own, of which it holds some until it ends.
 
     `results` of it are results that the grader has not read yet, and `shared` the regions.
     """
@@ -243,7 +244,7 @@ def device(monkeypatch):
         def free():
             return unused + (0 if alive else held) + (0 if unread else results) + (0 if regions else shared)
 
-        def release(stage):
+        def release():
             if worker.read_results is None:
                 unread.clear()
                 regions.clear()
@@ -253,40 +254,48 @@ def device(monkeypatch):
                 kept.clear()
 
         monkeypatch.setattr(shortage, "backend", lambda name: SimpleNamespace(own_memory=True, unused_bytes=free))
-        worker = SimpleNamespace(close=close, read_results=free, region_bytes=shared, peak_device_bytes=0)
-        return SimpleNamespace(device=None, worker=worker, release=release)
+        worker = SimpleNamespace(
+            read_results=free,
+            region_bytes=shared,
+            within=lambda seconds: contextlib.nullcontext(),
+            forget_results=lambda: None,
+            run=lambda steps, seconds: None,
+            release_memory=release,
+            close=close,
+        )
+        return worker
 
     return made
 
 
 def reference(peak):
-    return SimpleNamespace(worker=SimpleNamespace(peak_device_bytes=peak))
+    return SimpleNamespace(device=None, worker=SimpleNamespace(peak_device_bytes=peak))
 
 
 def test_memory_that_the_submission_itself_holds_was_not_withheld(device):
     """Whatever its process says of its peak: it may hold all memory, and say that it never had any."""
-    memory = end_and_measure_shares(device(unused=0, held=50 * GIB), reference(20 * GIB))
+    memory = end_and_measure_shares(device(unused=0, held=50 * GIB), reference(20 * GIB), 1.0)
     assert memory.had >= memory.needed
-    memory = end_and_measure_shares(device(unused=1 * GIB, held=10 * GIB), reference(20 * GIB))
+    memory = end_and_measure_shares(device(unused=1 * GIB, held=10 * GIB), reference(20 * GIB), 1.0)
     assert memory.had < memory.needed
 
 
 def test_a_submission_may_take_twice_what_the_reference_takes(device):
     """As one that copies what it reads and writes: on a smaller device the memory is short on the grader's account."""
-    memory = end_and_measure_shares(device(unused=5 * GIB, held=25 * GIB), reference(18 * GIB))
+    memory = end_and_measure_shares(device(unused=5 * GIB, held=25 * GIB), reference(18 * GIB), 1.0)
     assert memory.had < memory.needed
 
 
 def test_a_submission_that_fills_the_memory_is_blamed_for_the_references_shortage(device):
-    stopped = fills_memory(end_and_measure_shares(device(unused=0, held=60 * GIB), reference(10 * GIB)))
+    stopped = fills_memory(end_and_measure_shares(device(unused=0, held=60 * GIB), reference(10 * GIB), 1.0))
     assert stopped.diagnosis.code == "out_of_memory"
     assert "it holds 60.0 GiB" in stopped.diagnosis.message
-    assert fills_memory(end_and_measure_shares(device(unused=0, held=10 * GIB), reference(10 * GIB))) is None
+    assert fills_memory(end_and_measure_shares(device(unused=0, held=10 * GIB), reference(10 * GIB), 1.0)) is None
 
 
 def test_results_that_the_grader_has_not_read_are_not_what_a_submission_holds(device):
     memory = end_and_measure_shares(
-        device(unused=2 * GIB, held=1 * GIB, results=37 * GIB, shared=12 * GIB), reference(30 * GIB)
+        device(unused=2 * GIB, held=1 * GIB, results=37 * GIB, shared=12 * GIB), reference(30 * GIB), 1.0
     )
     assert memory.held == 1 * GIB
     assert fills_memory(memory) is None
@@ -294,7 +303,7 @@ def test_results_that_the_grader_has_not_read_are_not_what_a_submission_holds(de
 
 def test_memory_that_a_submission_shares_with_the_grader_is_none_that_it_could_use(device):
     """It had 27 GiB for its own tensors, where the reference takes 29."""
-    memory = end_and_measure_shares(device(unused=2 * GIB, held=25 * GIB, shared=16 * GIB), reference(29 * GIB))
+    memory = end_and_measure_shares(device(unused=2 * GIB, held=25 * GIB, shared=16 * GIB), reference(29 * GIB), 1.0)
     assert memory.had < memory.needed
 
 

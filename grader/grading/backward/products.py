@@ -13,8 +13,9 @@ from grader.grading.backward.classify import GradientFault, classify
 from grader.grading.backward.describe import describe
 from grader.grading.backward.missing import explain_missing, ordinal
 from grader.grading.candidate.buffers import USUAL, explain_buffers
-from grader.grading.candidate.candidate import Candidate, export_buffers
+from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.outputs import check_buffers, check_output, differ
+from grader.grading.candidate.parts import export_buffers
 from grader.grading.candidate.vjp import Product, product, product_job
 from grader.grading.messages import diagnose, first_line, fold, in_backticks
 from grader.grading.oracle.case import Case, export_outputs

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 
 from grader import protocol as p
-from grader.executor import JobBuilder, JobResult, TensorSpec, WorkerClient, WorkerLost
+from grader.executor import JobBuilder, JobResult, WorkerClient, WorkerLost
 from grader.grading import chance
 from grader.grading.build import construction_failed
 from grader.grading.candidate.parameter_matching import Matching, match
@@ -42,12 +41,23 @@ class Made:
 class Candidate:
     """A worker that has imported the submission."""
 
-    def __init__(self, worker: WorkerClient, device: Device, limits: TimeLimits) -> None:
+    def __init__(
+        self,
+        worker: WorkerClient,
+        device: Device,
+        limits: TimeLimits,
+        *,
+        reference_constructor: Constructor | None = None,
+        own: Collection[str] = (),
+        captures_graphs: bool = False,
+    ) -> None:
+        """`reference_constructor` serves where names do not pair all parameters; `captures_graphs` is of its source.
+
+        `own` are the reference's constants, of which ModelNew keeps what its constructor computed.
+        """
         self.worker, self.device, self.limits = worker, device, limits
-        self.reference_constructor: Constructor | None = None
-        """Constructs the reference under a given seed, where names do not pair all parameters."""
-        self.captures_graphs = False
-        """Whether its source captures CUDA graphs."""
+        self.own, self.captures_graphs = frozenset(own), captures_graphs
+        self._reference_constructor = reference_constructor
         self.slowest_seconds = 0.0
         """Duration of the slowest job so far: with torch.compile, one that compiled."""
         self.ran_out_of_memory = False
@@ -57,10 +67,7 @@ class Candidate:
         self._made: list[Made] = []
         self._active: Made | None = None
         self._keys = (f"{MODEL}{index}" for index in itertools.count())
-        self.own = frozenset[str]()
-        """The reference's constants, of which ModelNew keeps what its constructor computed."""
-        self._names_doubted = False
-        self._left_out = frozenset[str]()
+        self._names_doubted, self._left_out = False, frozenset[str]()
 
     def matching(self, case: Case) -> Matching:
         """The reference's parameters and buffers beside the candidate's, for the case's sizes. Raises Stopped."""
@@ -201,7 +208,7 @@ class Candidate:
 
         Names come first: a submission may create its parameters in another order. Raises Stopped.
         """
-        if self.reference_constructor is None or self._names_doubted:
+        if self._reference_constructor is None or self._names_doubted:
             return False
         by_name = self.matching(case).places
         self._names_doubted, self._made, self._active = True, [], None
@@ -242,8 +249,8 @@ class Candidate:
         tensors = (*constructed.parameters, *constructed.buffers)
         reference = [info_of(name, value) for name, value in case.state.items()]
         matching = match(reference, tensors)
-        if self.reference_constructor is not None and (matching.unsure or self._names_doubted):
-            of_reference = self.reference_constructor(case, seed, large)
+        if self._reference_constructor is not None and (matching.unsure or self._names_doubted):
+            of_reference = self._reference_constructor(case, seed, large)
             values = values_alike(self, key, tensors, of_reference, loads=not self._names_doubted)
             matching = match(reference, tensors, values, doubted=self._names_doubted)
         buffers = frozenset(info.name for info in constructed.buffers)
@@ -268,26 +275,3 @@ def _activation(model: Made) -> list[p.Step]:
 def info_of(name: str, value: torch.Tensor) -> p.TensorInfo:
     """The description of a reference's tensor."""
     return p.TensorInfo(name=name, shape=tuple(value.shape), dtype=p.dtype_name(value.dtype))
-
-
-def forward_step(case: Case, inputs: str = "a", *, tape: str | None = None, **how: Any) -> p.Forward:
-    """A forward of the active model on the inputs under a key.
-
-    Its outputs stay under `tape`, by default that key. `how` has other fields than those of a plain call.
-    """
-    usual = {"training": case.training, "seed": case.call_seed(), "clone_inputs": case.clone_inputs}
-    return p.Forward(model=MODEL, inputs=inputs, tape=tape or inputs, **(usual | how))
-
-
-def exports(kind: str, key: str, specs: Mapping[str, TensorSpec]) -> dict[str, TensorSpec]:
-    """Export sources for names of one kind."""
-    return {f"{kind}:{key}:{name}": spec for name, spec in specs.items()}
-
-
-def export_buffers(job: JobBuilder, candidate: Candidate, case: Case) -> None:
-    """Bring back the buffers as they are after the steps so far, by the candidate's names."""
-    specs = {
-        theirs: TensorSpec(candidate.shape(case, ours), case.buffers[ours].dtype)
-        for ours, theirs in candidate.buffers(case).items()
-    }
-    job.export(exports("state", MODEL, specs))

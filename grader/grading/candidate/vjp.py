@@ -11,7 +11,8 @@ import torch
 from grader import protocol as p
 from grader.executor import JobBuilder, JobResult, TensorSpec
 from grader.executor.job import CotangentLayout
-from grader.grading.candidate.candidate import Candidate, exports, forward_step
+from grader.grading.candidate.candidate import Candidate
+from grader.grading.candidate.parts import exports, forward_step
 from grader.grading.compare.blocks import CHECK_BYTES
 from grader.grading.oracle.case import Case, nbytes_of
 

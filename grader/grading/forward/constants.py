@@ -15,7 +15,8 @@ import torch
 
 from grader import protocol as p
 from grader.executor import TensorSpec
-from grader.grading.candidate.candidate import Candidate, exports
+from grader.grading.candidate.candidate import Candidate
+from grader.grading.candidate.parts import exports
 from grader.grading.compare.blocks import is_large
 from grader.grading.compare.expected import EPSILON
 from grader.grading.compare.scaling import REDUCED_PRECISION, ROUNDING_RESIDUAL

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 
 from grader import protocol as p
-from grader.grading.candidate.candidate import Candidate, forward_step
+from grader.grading.candidate.candidate import Candidate
+from grader.grading.candidate.parts import forward_step
 from grader.grading.oracle.case import Case, export_outputs
 
 

@@ -9,8 +9,9 @@ import torch
 
 from grader import protocol as p
 from grader.executor import JobBuilder
-from grader.grading.candidate.candidate import Candidate, export_buffers, forward_step
+from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.outputs import check_output
+from grader.grading.candidate.parts import export_buffers, forward_step
 from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.evaluation import MODEL
 from grader.grading.oracle.other_parameters import changed_names

@@ -20,7 +20,8 @@ from grader import protocol as p
 from grader.errors import ReferenceRefused
 from grader.executor import JobResult
 from grader.grading import chance
-from grader.grading.candidate.candidate import Candidate, export_buffers, forward_step
+from grader.grading.candidate.candidate import Candidate
+from grader.grading.candidate.parts import export_buffers, forward_step
 from grader.grading.compare.blocks import LARGE_BYTES, reals
 from grader.grading.compare.nonsmooth import ULPS
 from grader.grading.compare.scaling import ROUNDING_RESIDUAL

@@ -11,7 +11,8 @@ import torch
 
 from grader import protocol as p
 from grader.grading import chance
-from grader.grading.candidate.candidate import Candidate, export_buffers
+from grader.grading.candidate.candidate import Candidate
+from grader.grading.candidate.parts import export_buffers
 from grader.grading.candidate.vjp import add_graph_forward, product, product_job
 from grader.grading.compare.blocks import LARGE_BYTES, reals, same_bits
 from grader.grading.compare.nonsmooth import PERTURBATION_ULPS

@@ -17,8 +17,9 @@ from grader.executor import JobBuilder, JobResult, TensorSpec, TimelineJob, Work
 from grader.executor.gpu_timeline import Start
 from grader.executor.quiet_memory import quiet_memory
 from grader.grading import chance
-from grader.grading.candidate.candidate import Candidate, exports
+from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.parameter_matching import Matching
+from grader.grading.candidate.parts import exports
 from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.evaluation import MODEL
 from grader.grading.oracle.oracle import Oracle

@@ -1,6 +1,6 @@
 """A submission's jobs."""
 
-from grader.grading.candidate.candidate import forward_step
+from grader.grading.candidate.parts import forward_step
 from grader.grading.resources import Resources
 from grader.verdict.models import Device
 from tests import samples

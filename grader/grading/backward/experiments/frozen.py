@@ -8,8 +8,9 @@ import time
 from collections.abc import Iterator, Sequence
 
 from grader.grading.backward.experiments._base import ExperimentCases, experiment, first_wrong
-from grader.grading.candidate.candidate import Candidate, export_buffers
+from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.outputs import check_buffers, differ
+from grader.grading.candidate.parts import export_buffers
 from grader.grading.candidate.vjp import Answer, attempt_each, one_product, product_job
 from grader.grading.messages import MAX_LISTED, diagnose, first_line, in_backticks
 from grader.grading.oracle.case import Case, is_input
