@@ -186,6 +186,9 @@ class Construct(Step):
     seed: int
     on_device: bool = False
     """Draw parameters on the device if the constructor permits it; else on the CPU, and move them."""
+    detach_kept: bool = False
+    """Detach what an earlier forward left in attributes before each forward, as a training loop does with a hidden
+    state."""
     compile_mode: Literal["none", "default", "max-autotune-no-cudagraphs"] = "none"
     """Mode of torch.compile, which compiles at the first call. Used for baselines of the reference only."""
 

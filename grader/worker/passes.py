@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import nn
 
 from grader import protocol as p
 from grader.protocol.regions import copy_each, memory_order
@@ -76,6 +77,8 @@ def call_forward(session: Session, step: p.Forward) -> dict[str, object]:
     model, inputs = session.models[step.model], session.inputs[step.inputs]
     leaves = {**session.parameters[step.model], **inputs.leaves}
     arguments = list(inputs.arguments)
+    if session.detaches_kept:
+        _detach_kept(model)
     model.train(step.training)
     _raise_recompile_limit()
     if step.seed is not None:
@@ -100,6 +103,13 @@ def call_forward(session: Session, step: p.Forward) -> dict[str, object]:
     of_change = {name: getattr(change, source) for name, source in found.items() if hasattr(change, source)}
     session.tapes[step.tape] = Tape(outputs, leaves, **of_change)
     return outputs
+
+
+def _detach_kept(model: nn.Module) -> None:
+    """Detach the tensors that an earlier forward left in attributes."""
+    for module in model.modules():
+        kept = {name: value for name, value in vars(module).items() if isinstance(value, torch.Tensor)}
+        vars(module).update({name: value.detach() for name, value in kept.items() if value.grad_fn is not None})
 
 
 @handles(p.Backward)

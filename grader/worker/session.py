@@ -57,6 +57,8 @@ class Session:
     """The dtype that its models are converted to."""
     tf32: bool = False
     """Every call may use TensorFloat-32."""
+    detaches_kept: bool = False
+    """What an earlier forward left in attributes is detached before each forward."""
     models: dict[str, nn.Module] = field(default_factory=dict)
     parameters: dict[str, dict[str, torch.Tensor]] = field(default_factory=dict)
     """Each model's as it was made or loaded. An optimizer holds these, whatever a forward puts in their places."""

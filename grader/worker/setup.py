@@ -105,6 +105,7 @@ def construct(session: Session, step: p.Construct) -> p.Constructed:
     model = _converted(model.to(session.device), session.dtype)
     model = _to_float64(model) if step.float64 else model
     session.add_model(step.model, model)
+    session.detaches_kept = step.detach_kept
     if step.compile_mode != "none":
         _compile(model, step.compile_mode, session.device)
     return p.Constructed(

@@ -14,7 +14,7 @@ from grader.grading.backward.causes import explain
 from grader.grading.backward.experiments import Experiment, ExperimentCases, experiments
 from grader.grading.backward.mistakes import rounded_gradients
 from grader.grading.backward.products import JudgedProduct, judge_product
-from grader.grading.backward.run_experiments import FEWEST, PRODUCTS_EACH, run_experiments
+from grader.grading.backward.run_experiments import FEWEST, INFORMATION, PRODUCTS_EACH, run_experiments
 from grader.grading.budget import Drawn, Stopwatch, left_out
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.vjp import product, product_job
@@ -138,6 +138,8 @@ def _post_checks(
     """The diagnoses of the post-checks for which there is time, and these experiments."""
     in_train, *others = experiment_cases
     checks, first = experiments("post-check", "train"), in_train.first
+    if candidate.starts_slowly(seconds):  # it may compile for each layout of an input
+        checks = tuple(check for check in checks if check.code not in INFORMATION)
     turns = PRODUCTS_EACH * sum(len(one.modes) for one in experiment_cases)
     limit = seconds / (turns * len(checks))
     each = turns * watch.steady(first.variant, limit, partial(judge_product, candidate, first))

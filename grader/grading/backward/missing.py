@@ -83,7 +83,7 @@ def _cut(case: Case, cut: Sequence[str]) -> Diagnosis:
         f"the output requires grad, but an op between it and {in_backticks(shown)} returns a detached tensor "
         "(grad_fn is None)",
         where=case.where,
-        remedy=WRAP_AND_RETURN,
+        remedy=f"take out the detach(), .data or no_grad() on the way, or, for a kernel, {WRAP_AND_RETURN}",
         detail={"operands": shown, "variant": case.name},
     )
 

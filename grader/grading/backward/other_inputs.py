@@ -34,6 +34,7 @@ from grader.grading.oracle.input_changes import (
     SCALED_FAR,
     SCALED_UP,
     SHIFTED,
+    SIGNED_UP,
     SMALLER,
     over_pairs,
 )
@@ -61,7 +62,7 @@ WITHOUT_GRADIENTS = frozenset({NEAR_RANGE, EQUAL})
 ONLY_FINITE = SPECIALS | {OUTLIER, CERTAIN}
 """Changes of whose gradients only NaN and infinity count. Beside 200 in every row, the rounding of a flash attention's
 row sums of output times grad_output can be several times its gradient."""
-SATURATING = frozenset({SCALED_UP, SHIFTED, LARGE_PARAMETERS})
+SATURATING = frozenset({SCALED_UP, SIGNED_UP, SHIFTED, LARGE_PARAMETERS})
 """Changes that saturate a softmax, under which a gradient may be off by less than half, unless it is a multiple. What
 is left of it is small because large terms cancel, and off by much in honest kernels too: in flash attention, which has
 exp(score - logsumexp), by up to a fifth in 300 draws, and by another factor in each row."""

@@ -16,14 +16,17 @@ from grader.grading.oracle.oracle import Oracle
 from grader.grading.random.seeded import own_values, reference_inconsistent
 from grader.grading.status import errors_first
 from grader.grading.stopped import Stopped
+from grader.verdict.codes import Severity
 from grader.verdict.models import Diagnosis
 
 PRODUCTS_EACH = 4
 """Forwards and backwards of an experiment in each mode, on average over all of them."""
 FEWEST = 3
 """Experiments that run however long they take. A choice."""
-_CONTROLLED = ("not_comparable", "nondeterministic_grad", "stale_saved_state")
+_CONTROLLED = ("not_comparable", "nondeterministic_grad", "stale_saved_state", "assumes_contiguous_input")
 """Codes whose warnings, too, are dropped if the reference gets them: cuDNN's convolutions sum in any order."""
+INFORMATION = ("assumes_contiguous_input",)
+"""Experiments that decide nothing, not by a crash either: they ask for what get_inputs does not promise."""
 
 
 def run_experiments(
@@ -103,14 +106,15 @@ def _crashed(experiment: Experiment, stopped: Stopped) -> Diagnosis:
     if stopped.kill is not None or stopped.diagnosis.code != "crashed":
         raise stopped
     what = f"{experiment.question} Instead: {stopped.diagnosis.message}"
-    return diagnose(experiment.code, what, remedy=experiment.remedy, severity="error", detail=stopped.diagnosis.detail)
+    severity: Severity = "info" if experiment.code in INFORMATION else "error"
+    return diagnose(experiment.code, what, remedy=experiment.remedy, severity=severity, detail=stopped.diagnosis.detail)
 
 
 def _reference_passes(
     candidate: Candidate, oracle: Oracle, experiment: Experiment, cases: ExperimentCases, diagnosis: Diagnosis
 ) -> bool:
     key = experiment.code, len(cases.modes)
-    severities = ("error",) if diagnosis.severity == "error" else ("error", "warning")
+    severities = ("error",) if diagnosis.severity == "error" else ("error", "warning", "info")
     return reference_passes(
         candidate,
         oracle,

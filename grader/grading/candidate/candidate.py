@@ -13,6 +13,7 @@ import torch
 from grader import protocol as p
 from grader.executor import JobBuilder, JobResult, WorkerClient, WorkerLost
 from grader.grading import chance
+from grader.grading.budget import STAGES
 from grader.grading.build import construction_failed
 from grader.grading.candidate.parameter_matching import Matching, match
 from grader.grading.candidate.placement import Constructor, values_alike
@@ -218,6 +219,10 @@ class Candidate:
         """Pair by names again."""
         self._names_doubted, self._made, self._active = False, [], None
 
+    def starts_slowly(self, seconds: float) -> bool:
+        """Whether a first call takes longer than all stages of so many seconds, as one does that compiles."""
+        return self.slowest_seconds > len(STAGES) * seconds
+
     def clock(self) -> float:
         """Seconds; of calls on the host, without what its worker waited for a core."""
         return self.worker.busy_seconds() if backend(self.device).on_host else time.monotonic()
@@ -240,6 +245,7 @@ class Candidate:
             device=backend(self.device).torch_device,
             seed=seed,
             on_device=large,
+            detach_kept=case.detaches_kept,
         )
         evidence = self._do([step], doing)
         if evidence.failure is not None:

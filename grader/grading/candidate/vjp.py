@@ -39,6 +39,7 @@ class How(TypedDict, total=False):
 
     cotangents: Mapping[str, torch.Tensor] | None
     layout: CotangentLayout
+    strided_inputs: bool
     frozen: Sequence[str]
     side_stream: bool
     double: bool
@@ -128,6 +129,7 @@ def add_product(
     tape: str = "a",
     cotangents: Mapping[str, torch.Tensor] | None = None,
     layout: CotangentLayout = "contiguous",
+    strided_inputs: bool = False,
     frozen: Sequence[str] = (),
     side_stream: bool = False,
     double: bool = False,
@@ -135,10 +137,10 @@ def add_product(
 ) -> None:
     """Run forward and backward, and export the gradients as `key`; `frozen` operands require no gradient.
 
-    Inputs and outputs stay in the worker under `tape`.
+    `layout` is grad_output's. Inputs and outputs stay in the worker under `tape`.
     """
     wrt = [name for name in candidate.operands(case) if name not in frozen]
-    job.put_inputs(tape, case.inputs, requires_grad=True)
+    job.put_inputs(tape, case.inputs, requires_grad=True, layout="strided" if strided_inputs else "contiguous")
     add_graph_forward(job, case, tape, frozen=candidate.frozen(case, frozen), side_stream=side_stream)
     job.step(
         p.Backward(

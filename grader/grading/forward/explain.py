@@ -18,6 +18,7 @@ from grader.grading.compare.scaling import factor_text, scale_of, scale_remedy
 from grader.grading.forward.dependence import dependence
 from grader.grading.forward.one_forward import is_right, one_forward, outputs_of
 from grader.grading.forward.other_inputs import ERROR, judge_other_inputs
+from grader.grading.forward.single_number import constant_factor
 from grader.grading.forward.unpaired import with_own_parameters, without_counterpart
 from grader.grading.messages import MAX_LISTED, diagnose, in_backticks, usual_remedy
 from grader.grading.oracle import known_mistakes, variations
@@ -205,6 +206,11 @@ def _scaled(output: Mismatch) -> Diagnosis | None:
     return diagnose("output_wrong", what, where=output.case.where, remedy=scale_remedy(factor))
 
 
+def _factor_of_a_number(output: Mismatch) -> Diagnosis | None:
+    pattern = constant_factor(output.candidate, output.oracle, output.case, output.name, output.sealed)
+    return None if pattern is None else _of_pattern(output, pattern)
+
+
 def _pattern(output: Mismatch) -> Diagnosis | None:
     again = partial(outputs_of, output.candidate)
     pattern = find_output_pattern(output.oracle, output.case, output.name, output.sealed, again)
@@ -239,6 +245,7 @@ EXPLANATIONS: tuple[Callable[[Mismatch], Diagnosis | None], ...] = (
     _other_dependence,
     _some_values_of_a_parameter,
     _scaled,
+    _factor_of_a_number,
     _pattern,
 )
 """In the order in which they are tried: what is certain first, then what explains most."""

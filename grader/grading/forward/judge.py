@@ -12,7 +12,7 @@ import torch
 from grader import protocol as p
 from grader.executor import JobResult
 from grader.grading import chance
-from grader.grading.budget import STAGES, Drawn, Stopwatch, left_out
+from grader.grading.budget import Drawn, Stopwatch, left_out
 from grader.grading.candidate.buffers import explain_buffers, uses_updated_buffers
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.outputs import check_buffers, check_output, differ, judge_structure, right_up_to_rounding
@@ -76,7 +76,7 @@ def _judge(
     probes: tuple[str, ...] = ()
     if probed and not diagnoses:
         diagnoses, probes = _probe(candidate, oracle, probed, watch, seconds)
-        if starts_slowly(candidate, seconds):
+        if candidate.starts_slowly(seconds):
             diagnoses = (*diagnoses, _note_on_slow_starts(candidate, sizes_left_out))
     return JudgedForward(_result(variants, diagnoses, time.monotonic() - started), diagnoses, probes, sizes_left_out)
 
@@ -87,11 +87,11 @@ def _compare(
     """Results of the cases up to the first failure, its diagnosis, and the sizes for which there is no time."""
     variants, sizes_left_out = list[VariantResult](), frozenset[str]()
     for case in cases:
-        if case.variant != cases[0].variant and not sizes_left_out and starts_slowly(candidate, seconds):
+        if case.variant != cases[0].variant and not sizes_left_out and candidate.starts_slowly(seconds):
             sizes_left_out = _draw_sizes_to_leave_out(cases)
         if case.variant in sizes_left_out:
             continue
-        if not case.training and not starts_slowly(candidate, seconds):
+        if not case.training and not candidate.starts_slowly(seconds):
             candidate.forget()  # where weights are loaded for inference, a new model is called in eval() first
         with watch.of(case.variant):
             checks, diagnosis = judge_case(candidate, oracle, case)
@@ -135,7 +135,7 @@ def _probe(
     limit = seconds / (FORWARDS_EACH * len(codes))
     each = FORWARDS_EACH * watch.steady(first.variant, limit, partial(judge_case, candidate, oracle, first))
     each += FORWARDS_EACH / 4 * oracle.exact_seconds(first)
-    if starts_slowly(candidate, seconds):
+    if candidate.starts_slowly(seconds):
         codes = tuple(code for code in codes if code not in INFORMATION)
     drawn = Drawn(codes, each, seconds, candidate.clock)
     diagnoses = run_probes(candidate, oracle, probed, drawn)
@@ -146,11 +146,6 @@ def _note_on_slow_starts(candidate: Candidate, sizes_left_out: frozenset[str]) -
     sizes = f"the size {in_backticks(sorted(sizes_left_out))}, drawn at random, and " if sizes_left_out else ""
     why = f"a first call takes {candidate.slowest_seconds:.2g} s, as one that compiles does"
     return diagnose("checks_left_out", f"{why}: {sizes}strided inputs were left out", severity="info")
-
-
-def starts_slowly(candidate: Candidate, seconds: float) -> bool:
-    """Whether a first call takes longer than the whole time, as one does that compiles."""
-    return candidate.slowest_seconds > len(STAGES) * seconds
 
 
 def _draw_sizes_to_leave_out(cases: Sequence[Case]) -> frozenset[str]:

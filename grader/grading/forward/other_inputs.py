@@ -6,6 +6,7 @@ small inputs alone is rejected: it does not add the reference's epsilon, or adds
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, cast
@@ -198,6 +199,8 @@ def difference(what: str, expected: Expected, value: torch.Tensor | None) -> Wro
         if tolerance.passes(without, reference64 + rest.clamp_min(0)):
             return None
     error = check.rel_rms_error or 0.0
+    if math.isinf(error):
+        return WrongTensor(f"{what} is not zero, where the reference's is")
     lost = bool(((value == 0) & (expected.reference64.to(value.device).abs() > expected.rms)).any())
     return WrongTensor(f"{what} has a relative RMS error of {error:.2g}", error, lost)
 

@@ -77,6 +77,8 @@ class Case:
     """The names of inputs and operands in messages; an input has the name of the forward's argument."""
     clone_inputs: bool = False
     """The reference modifies its inputs in place, so leaf tensors must be copied first."""
+    detaches_kept: bool = False
+    """What a forward keeps for the next one is detached in between; else the reference has no second backward."""
     others: frozenset[str] = frozenset()
     """Names of returned values that are not tensors or numbers, such as None. Their values are not compared."""
     numbers: Mapping[str, str] = field(default_factory=dict)

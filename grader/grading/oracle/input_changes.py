@@ -24,6 +24,9 @@ SCALED_UP = "inputs scaled up to 200"
 SIGNED = "inputs of both signs"
 """Inputs of one sign, as those of torch.rand, with most elements negated: ReLU is no identity there, and the maximum of
 a sample is below zero."""
+SIGNED_UP = "inputs scaled up to 200, of both signs"
+"""Inputs of one sign, of which whole matrices change it: products of two are large and negative there, far below a
+maximum that begins at zero."""
 SHIFTED = "inputs shifted by ten standard deviations or more"
 SHIFTED_FAR = "inputs shifted by a thousand standard deviations"
 """Shows a variance that is the mean of squares less the squared mean, or a distance made of norms and a product. It is
@@ -39,6 +42,8 @@ NEAR_RANGE = "inputs scaled up to near the largest number"
 """A mask of -1e9 loses its meaning there."""
 ZERO_SAMPLE = "inputs whose first sample is zero"
 """As a padded one: a norm of zero, a product of zeros. Its elements tie with one another."""
+SOME_ZEROS = "inputs with zeros among them"
+"""Where zero is the end of the range, as of torch.rand, which draws it once in 17 million elements."""
 CERTAIN = "probabilities that are all on one class in each row"
 """As the labels of a classification: a term p log(p) is zero there, and not 0 times -infinity."""
 
@@ -71,10 +76,16 @@ def changed(
         return PROBABILITY_CHANGES[change](value) if change in PROBABILITY_CHANGES else value
     if change not in CHANGES:
         return value
-    new = None if bounded and change == SIGNED else CHANGES[change](structure, value)
-    if new is None or (bounded and structure.high <= 1 and bool((new.abs() > 1).any())):
+    new = None if bounded and change in (SIGNED, SIGNED_UP) else CHANGES[change](structure, value)
+    if new is None or (bounded and _leaves(structure, new)):
         return value
     return new
+
+
+def _leaves(structure: Structure, new: torch.Tensor) -> bool:
+    """Whether values become negative, or exceed 1, where none is or does."""
+    negative = structure.low >= 0 and bool((new < 0).any())
+    return negative or (structure.high <= 1 and bool((new.abs() > 1).any()))
 
 
 def _scaled(structure: Structure, value: torch.Tensor, factor: float) -> torch.Tensor:
@@ -149,13 +160,9 @@ def _shifted(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
 
 
 def _shifted_far(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
-    """Of types that have digits left for what varies."""
+    """Downwards, where no maximum that begins at zero follows; of types that have digits left for what varies."""
     step = 1000 * float(value.std())
-    if structure.low > -math.inf:
-        step = -step
-    if torch.finfo(value.dtype).eps > 1e-6 or (step < 0 and math.isfinite(structure.high)):
-        return None
-    return structure.elementwise(value, lambda part: part - step)
+    return None if torch.finfo(value.dtype).eps > 1e-6 else structure.elementwise(value, lambda part: part - step)
 
 
 def _signed(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
@@ -171,6 +178,15 @@ def _signed(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
     if structure.dense and value.dim() > 1:
         signed[1::2] = -value[1::2] - (value.max() if structure.low >= 0 else value.min())
     return signed
+
+
+def _signed_larger(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
+    """Up to 200, each matrix, or each row of a matrix, with a sign of its own."""
+    if (structure.low < 0 and structure.high > 0) or not structure.dense or value.dim() < 2:
+        return None
+    alone = (*value.shape[:-2], 1, 1) if value.dim() > 2 else (value.shape[0], 1)
+    signs = torch.randint(2, alone, device=value.device, dtype=value.dtype) * 2 - 1
+    return value * signs * max(200 / float(value.abs().max()), 8.0)
 
 
 def _outlier(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
@@ -232,12 +248,23 @@ def _first_zero(structure: Structure, value: torch.Tensor) -> torch.Tensor | Non
     return copy
 
 
+def _some_zeros(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
+    """One in 64 elements. Not where drawn elements keep away from zero."""
+    near = float(value.abs().min()) < float(value.double().square().mean().sqrt()) / 10
+    if structure.low < 0 or not near or not structure.dense:
+        return None
+    copy = value.clone(memory_format=torch.contiguous_format)
+    copy.view(-1)[::64] = 0
+    return copy
+
+
 CHANGES: Mapping[str, Change] = {
     SCALED_DOWN: _tiny,
     SCALED_FAR: _farther,
     SMALLER: _smaller,
     SCALED_UP: _larger,
     SIGNED: _signed,
+    SIGNED_UP: _signed_larger,
     SHIFTED: _shifted,
     SHIFTED_FAR: _shifted_far,
     OUTLIER: _outlier,
@@ -247,6 +274,7 @@ CHANGES: Mapping[str, Change] = {
     PAIRED: _paired,
     NEAR_RANGE: _largest,
     ZERO_SAMPLE: _first_zero,
+    SOME_ZEROS: _some_zeros,
 }
 """The changes, by the words that follow "for" in a message."""
 

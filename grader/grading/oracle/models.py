@@ -57,6 +57,8 @@ class ReferenceModels(ReferenceProcess):
         """Parameters and buffers by constructor arguments."""
         self._has_float64 = False
         """Whether the float64 model is in the worker, beside the float32 one."""
+        self.detaches_kept = False
+        """Whether what a forward keeps for the next one, such as a hidden state, is detached in between."""
         self._import()
 
     def move_to(self, worker: WorkerClient) -> None:
@@ -231,9 +233,15 @@ class ReferenceModels(ReferenceProcess):
             init_inputs=encoded,
             device=backend(self.device).torch_device,
             float64=model == MODEL64,
+            detach_kept=self.detaches_kept,
             on_device=True,
             seed=chance.new_seed(),
         )
+
+    def detach_kept(self, whether: bool) -> None:
+        """Construct models anew that detach what a forward keeps for the next one, or do not."""
+        self.detaches_kept = whether
+        self._forget_models()
 
     def forget_looks(self) -> None:
         """Look at models anew, as after a change of `module`."""

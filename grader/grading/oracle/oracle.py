@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -35,6 +37,8 @@ from grader.verdict.precision import Precision
 
 KEPT_BYTES = 1 << 30
 """Bytes of cases that are dropped when another problem is graded, and of one that is dropped before it is timed."""
+KEEPS_GRAPH = re.compile("a second time|inplace operation")
+"""What PyTorch says where a forward keeps a hidden state, with its graph, for the next forward."""
 _Answer = TypeVar("_Answer")
 
 
@@ -189,6 +193,7 @@ class Oracle(ReferenceModels):
             others=frozenset(info.name for info in held.traits.outputs if info.kind != "tensor"),
             numbers={info.name: info.type_name for info in held.traits.outputs if info.type_name in p.NUMBERS},
             clone_inputs=held.traits.clone_inputs,
+            detaches_kept=self.detaches_kept,
             values_comparable=not random.matters,
             drawn=random.drawn,
             optional=random.optional,
@@ -222,8 +227,14 @@ class Oracle(ReferenceModels):
         except ReferenceRefused as error:
             if not plain.wrt:
                 raise
-            self.no_backward[variant, plain.training] = NoBackward(str(error), is_noise=False)
-            return track_finite(run, replace(plain, cotangents={}, wrt=()))
+            refused = str(error)
+        if not self.detaches_kept and KEEPS_GRAPH.search(refused):
+            self.detach_kept(True)
+            with suppress(ReferenceRefused):
+                return track_finite(run, plain)
+            self.detach_kept(False)
+        self.no_backward[variant, plain.training] = NoBackward(refused, is_noise=False)
+        return track_finite(run, replace(plain, cotangents={}, wrt=()))
 
     def _randomness(self, ask: Ask, plain: Pass, eager: Evaluation, traits: Traits, variant: str) -> Randomness:
         """The tensors that depend on random numbers by more than rounding."""

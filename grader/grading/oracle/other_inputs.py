@@ -30,6 +30,7 @@ from grader.grading.oracle.input_changes import (
     SCALED_FAR,
     SHIFTED_FAR,
     SMALLER,
+    SOME_ZEROS,
     ZERO_SAMPLE,
     changed,
     unit,
@@ -54,7 +55,7 @@ the bounds of a hardswish and a ReLU6."""
 ZERO_PARAMETERS = "parameters of which every eighth is zero"
 """As a scale that begins at zero: a backward that finds the operand from the output divides by it. What is scaled so
 ties."""
-SPECIALS = frozenset({NEAR_RANGE, ZERO_SAMPLE, ZERO_PARAMETERS})
+SPECIALS = frozenset({NEAR_RANGE, ZERO_SAMPLE, SOME_ZEROS, ZERO_PARAMETERS})
 """The changes of which only NaN and infinity count; of outputs in float16, values near the largest number count too."""
 EPSILON_SHOWS = frozenset({SCALED_DOWN, SMALL_PARAMETERS})
 """The changes that show an epsilon."""

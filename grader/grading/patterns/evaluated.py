@@ -16,6 +16,8 @@ from grader.grading.oracle.exchanges import turned
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.patterns.pattern import FIT, FREE, MAX_ELEMENTS, Pattern, Subject, number
 
+ONES = "replaced by ones"
+
 Search = Callable[[Oracle, Sequence[Subject]], dict[str, Pattern]]
 """Runs the reference, and returns the patterns by name of gradients that these runs explain."""
 
@@ -109,7 +111,9 @@ def _weighted(subject: Subject, names: Sequence[str], columns: Sequence[torch.Te
         place = " (the first)" if kept[0].startswith("0") and len(kept) == 1 else ""
         place = " (the last)" if kept == [names[-1]] else place
         text = f"takes only {which}{place} of grad_output's {along} into account: a part of the sum"
-        return Pattern(text, f"sum over all of {along}; check the loop's bounds")
+        return Pattern(
+            text, f"sum over all of {along}, also what later steps or layers pass back; check the loop's bounds"
+        )
     return None
 
 
@@ -122,7 +126,23 @@ def _changed_parameters(case: Case) -> Iterator[Search]:
     """Searches for gradients that would be right with a parameter left out, transposed or flipped."""
     for name, text, remedy, changed in _changes(case):
         other = replace(case, state={**case.state, name: changed})
-        yield partial(_of_change, case=other, pattern=Pattern(f"would be right with `{name}` {text}", remedy))
+        pattern = Pattern(f"would be right with `{name}` {text}", remedy)
+        search = partial(_of_change, case=other, pattern=pattern)
+        thrice = replace(case, state={**case.state, name: 3 * changed})
+        yield search if text != ONES else partial(_and_not_of, search=search, control=thrice)
+
+
+def _and_not_of(oracle: Oracle, subjects: Sequence[Subject], search: Search, control: Case) -> dict[str, Pattern]:
+    """Patterns that a search finds, unless the control explains the gradients as well.
+
+    Ones in place of a parameter may take a ReLU's mask away from the reference, as threes do.
+    """
+    found = search(oracle, subjects)
+    if found:
+        at_fault = [subject for subject in subjects if subject.name in found]
+        for name in _of_change(oracle, at_fault, control, found[at_fault[0].name]):
+            del found[name]
+    return found
 
 
 def _of_change(oracle: Oracle, subjects: Sequence[Subject], case: Case, pattern: Pattern) -> dict[str, Pattern]:
@@ -142,5 +162,5 @@ def _changes(case: Case) -> Iterator[tuple[str, str, str, torch.Tensor]]:
     for name in case.wrt:
         if not is_input(name):
             remedy = f"use `{name}` wherever the reference does"
-            yield name, "replaced by ones", remedy, torch.ones_like(case.state[name])
+            yield name, ONES, remedy, torch.ones_like(case.state[name])
     yield from turned(case)

@@ -189,7 +189,7 @@ def _box_remedy(kept: Sequence[torch.Tensor]) -> str:
     ):
         return "check the loop bounds there" if len(chosen) == 1 else "check lengths, masks and loop bounds there"
     if len(chosen) == 1 and bool(chosen[0][1:].all()):
-        return "look for a term that has no effect at index 0, such as what comes from earlier indices"
+        return "look for what has no effect at index 0, such as earlier indices, or is read at index 0 for all of them"
     if len(chosen) == 1 and nearly(int(chosen[0].sum()), len(chosen[0])):
         return "look for a term that has no effect at the few other indices, as where padding enters"
     return "check how those indices are handled"

@@ -20,5 +20,5 @@ class SoftLabels(torch.autograd.Function):
 
 class ModelNew(nn.Module):
     def forward(self, predictions, targets, logits, labels):
-        binary = -torch.lerp(torch.log1p(-predictions), predictions.log(), targets)
+        binary = -torch.lerp(torch.log1p(-predictions), predictions.clamp(min=1e-38).log(), targets)
         return binary, SoftLabels.apply(logits, labels)

@@ -10,8 +10,11 @@ from grader.grading.oracle.input_changes import (
     PAIRED,
     SCALED_DOWN,
     SCALED_FAR,
+    SHIFTED_FAR,
     SIGNED,
+    SIGNED_UP,
     SMALLER,
+    SOME_ZEROS,
     ZERO_SAMPLE,
     over_pairs,
 )
@@ -40,7 +43,7 @@ def changed(draw, **how):
 
 def test_a_value_without_structure_is_changed_by_all():
     value, others = changed(DRAWS["normal"])
-    assert {name for name, other in others.items() if torch.equal(other, value)} == {SIGNED}
+    assert {name for name, other in others.items() if torch.equal(other, value)} == {SIGNED, SIGNED_UP, SOME_ZEROS}
     scaled_up = others["inputs scaled up to 200"]
     assert min(float(scaled_up.max()), -float(scaled_up.min())) == pytest.approx(200, rel=1e-6)
     assert others[NEAR_RANGE].abs().max() > 1e30
@@ -63,7 +66,7 @@ def test_sums_over_equal_neighbours_do_not_depend_on_which_of_equal_maxima_has_t
 
 
 @pytest.mark.parametrize("kind", ["nonnegative", "unit", "triangular", "symmetric"])
-def test_one_change_negates_what_is_never_negative(kind):
+def test_three_changes_negate_what_is_never_negative(kind):
     value, others = changed(lambda: DRAWS[kind]().abs())
     signed = others.pop(SIGNED)
     dense = kind in ("nonnegative", "unit")
@@ -71,6 +74,10 @@ def test_one_change_negates_what_is_never_negative(kind):
     assert torch.equal(mixed.abs(), drawn)
     assert 0.5 * (drawn > 0).sum() < (mixed < 0).sum() < (drawn > 0).sum()
     assert not dense or signed[1::2].max() < -value.max()
+    larger, far = others.pop(SIGNED_UP), others.pop(SHIFTED_FAR)
+    assert torch.equal(larger, value) != dense
+    assert not dense or larger.abs().max() >= 200
+    assert far.min() < -100 * value.std()
     assert all((other >= 0).all() for other in others.values())
     _, others = changed(lambda: DRAWS[kind]().abs(), bounded=True)
     assert all((other >= 0).all() for other in others.values()), "an assertion of the device would end its process"

@@ -11,9 +11,9 @@ from grader.grading.compare.expected import Expected
 from grader.grading.compare.ties import Ties
 from grader.grading.oracle import known_mistakes
 from grader.grading.oracle.case import Case
-from grader.grading.patterns import pattern, search
+from grader.grading.patterns import evaluated, pattern, search
 from grader.grading.patterns.elementwise import function_of_one, overwritten
-from grader.grading.patterns.pattern import Subject
+from grader.grading.patterns.pattern import Pattern, Subject
 from grader.grading.patterns.regions import at_zeros, vague_region
 from grader.grading.patterns.search import SEARCHES, _survived, at_ties, patterns_by_runs
 from grader.grading.patterns.terms import missing_factor, single_term
@@ -465,3 +465,23 @@ def test_runs_of_the_reference_serve_all_gradients_and_end_with_the_time(monkeyp
         oracle.budget = Budget(0.0)
         patterns_by_runs(oracle, case, wrong, lambda _: {})
         assert len(runs) - before < len(case.wrt)
+
+
+def test_a_constant_derivative_is_a_function_of_whatever_there_is():
+    """A ReLU's, of positive numbers: it is no other tensor's function."""
+    example = Example(0)
+    gate = (example.x.abs() / 0.5).clamp(max=1.0)
+    text = example.found(example.g * gate, right=example.g.clone(), searches=[function_of_one])
+    assert "times a wrong function of" in text
+
+
+@pytest.mark.parametrize(("control", "left"), [("other", True), ("the candidate's", False)])
+def test_a_parameter_is_not_taken_as_1_where_3_explains_as_much(monkeypatch, control, left):
+    """Ones behind positive inputs take a ReLU's mask away from the reference."""
+    example = Example(0)
+    subject = example.subject(example.g, example.right)
+    due = {subject.name: example.g if control == "the candidate's" else example.g * 3}
+    monkeypatch.setattr(known_mistakes, "reference_gradients", lambda oracle, case: due)
+    pattern = Pattern("would be right with `b` replaced by ones", "use it")
+    found = evaluated._and_not_of(None, [subject], lambda oracle, subjects: {subject.name: pattern}, None)
+    assert bool(found) is left

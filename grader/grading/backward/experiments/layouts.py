@@ -1,4 +1,4 @@
-"""The experiment on the memory layout of grad_output: expanded, transposed, sliced."""
+"""Experiments on memory layouts: of grad_output expanded, transposed and sliced, of inputs strided."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from grader.grading.backward.experiments._base import (
     plain_is_right,
 )
 from grader.grading.candidate.candidate import Candidate
+from grader.grading.candidate.outputs import check_output
 from grader.grading.candidate.vjp import Answer, attempt_each, one_product, product, product_job
 from grader.grading.compare import tolerance
+from grader.grading.compare.blocks import is_large
 from grader.grading.messages import diagnose, first_line
-from grader.grading.oracle.case import Case
+from grader.grading.oracle.case import Case, export_outputs
 from grader.verdict.models import Diagnosis
 
 LAYOUTS: tuple[tuple[CotangentLayout, bool], ...] = (
@@ -32,6 +34,7 @@ LAYOUTS: tuple[tuple[CotangentLayout, bool], ...] = (
 """Layouts of grad_output, and whether it repeats along a dimension; behind a contiguous one, others of its values."""
 OTHER_LAYOUT = "backward with a grad_output of another layout"
 CONTIGUOUS = "call grad_output.contiguous() before view() or data_ptr()"
+CONTIGUOUS_INPUT = "save x.contiguous() for the backward, or call .contiguous() there before view() or data_ptr()"
 
 
 @experiment(
@@ -52,6 +55,31 @@ def assumes_contiguous_grad_output(candidate: Candidate, cases: ExperimentCases)
     ]
     answers = attempt_each(candidate, questions, OTHER_LAYOUT)
     return cases.in_each_mode(lambda mode: _wrong_for_a_layout(candidate, mode.first, islice(answers, len(LAYOUTS))))
+
+
+@experiment(
+    "assumes_contiguous_input",
+    question="Strided inputs, with NaN between elements, give the same gradients where they give the same outputs.",
+    remedy=CONTIGUOUS_INPUT,
+    rank=55,
+    train_only=True,
+)
+def assumes_contiguous_input(candidate: Candidate, cases: ExperimentCases) -> Diagnosis | None:
+    case = cases.first
+    if case.clone_inputs or any(map(is_large, case.inputs)) or not plain_is_right(candidate, case):
+        return None
+    job = product_job(candidate, case, strided_inputs=True)
+    export_outputs(job, case, "a")
+    result = candidate.attempt(job, "backward", "backward of inputs that are not contiguous")
+    if result.failure is not None:  # the forward was asked by itself
+        return None
+    if any(check_output(case, result, name).status == "failed" for name in case.outputs):
+        return None
+    operand = first_wrong(candidate, case, result)
+    if operand is None:
+        return None
+    what = f"gradient of `{operand}` is right for contiguous inputs and wrong for strided ones, where outputs are right"
+    return diagnose("assumes_contiguous_input", what, stage="backward", remedy=CONTIGUOUS_INPUT)
 
 
 def _given(case: Case, repeated: bool) -> Mapping[str, torch.Tensor]:
