@@ -37,7 +37,7 @@ class CudaBackend(DeviceBackend):
             least_ms=0.0008,
             most=0.025,
             process_spread=0.028,
-            launch_spread=0.3,
+            launch_spread=0.8,
             placement_spread=0.12,
         ),
         sample_ms=1.0,

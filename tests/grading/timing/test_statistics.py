@@ -106,9 +106,9 @@ def test_after_few_rounds_a_difference_is_more_than_two_processes_differ_by(low,
     ("low", "high", "rounds", "verdict"),
     [
         (1.148, 1.625, 3, "inconclusive"),
-        (1.35, 1.62, 3, "faster"),
-        (0.70, 0.85, 4, "inconclusive"),
-        (0.60, 0.75, 4, "slower"),
+        (1.85, 2.2, 3, "faster"),
+        (0.52, 0.588, 4, "inconclusive"),
+        (0.45, 0.54, 4, "slower"),
         (1.148, 1.2, 7, "faster"),
     ],
 )
