@@ -18,7 +18,8 @@ from torch._decomp import decomposition_table
 
 from grader import protocol as p
 from grader.worker.autograd.engine import OperatorMode
-from grader.worker.autograd.one_slip import SlipChoice, Slips
+from grader.worker.autograd.epsilons import epsilons
+from grader.worker.autograd.one_slip import SlipChoice, Slips, with_operand
 from grader.worker.autograd.other_functions import OVERWRITES
 from grader.worker.autograd.sources import Sources, alike, is_float
 from grader.worker.autograd.tails import tails
@@ -40,10 +41,11 @@ FLAGS = (
 operator ends the process."""
 SIGNS = {"add": torch.ops.aten.sub.Tensor, "sub": torch.ops.aten.add.Tensor}
 """What takes its second operand with the other sign."""
-EPSILONS = (1e-5, 1e-6, 1e-7, 1e-8, 1e-12)
-"""What is usually added against a division by zero."""
-NEEDS_NONZERO = {**dict.fromkeys(("log", "rsqrt", "sqrt", "reciprocal"), 0), **dict.fromkeys(("div", "truediv"), 1)}
-"""The position of the operand that an epsilon is added to, by the name of the operator."""
+SIGN_DECIDES = {
+    "threshold_backward": torch.ops.aten.threshold_backward.default,
+    "leaky_relu_backward": torch.ops.aten.leaky_relu_backward.default,
+}
+"""Derivatives for which the sign of their second operand decides."""
 WHOLE = "the backward"
 """The place of an operator that is no step of a derivative."""
 _NO_SYMPY = ModuleType("sympy")
@@ -159,10 +161,10 @@ class BackwardSlips(OperatorMode):
             where = f"{_argument(function, at, args)} of `{name}` in {self._place}"
             source = self._sources.taken.get(operand.data_ptr())
             if source is not None and source[2].shape == operand.shape:
-                taken = partial(_with, function, args, kwargs, at, source[1])
+                taken = partial(with_operand, function, args, kwargs, at, source[1])
                 yield f"what `{source[0]}` takes in place of its result, as {where}", taken
             for how, turned in _turned(operand, windows="conv" in name):
-                yield f"{where} {how}", partial(_with, function, args, kwargs, at, turned)
+                yield f"{where} {how}", partial(with_operand, function, args, kwargs, at, turned)
         for at, flag in enumerate(args):
             if type(flag) is bool and function._schema.arguments[at].name in FLAGS:
                 what = f"`{function._schema.arguments[at].name}` of `{name}` in {self._place} set to {not flag}"
@@ -176,7 +178,7 @@ class BackwardSlips(OperatorMode):
             if not function.is_view and is_float(operand):
                 for what, other in self._sources.others(operand):
                     where = f"as {_argument(function, at, args)} of `{name}` in {self._place}"
-                    taken = partial(_with, function, args, kwargs, at, other)
+                    taken = partial(with_operand, function, args, kwargs, at, other)
                     yield f"{what} in place of {self._sources.name_of(operand)}, {where}", taken
 
     def _described(self, function: Any, at: int, args: tuple[Any, ...]) -> str:
@@ -213,6 +215,15 @@ def _of_many(name: str, place: str, args: tuple[Any, ...], kwargs: dict[str, Any
             first = args[0].narrow(dim, 0, 1)
             what = f"a `sum` over dimension {dim % args[0].dim()} of {place} that takes only index 0 (the first)"
             yield what, partial(torch.sum, first, list(args[1]), keepdim=kept)
+        if place != WHOLE and kept and len(args[1]) == 1:
+            for dim in range(args[0].dim()):
+                what = f"a `sum` over dimension {dim} for {args[1][0] % args[0].dim()} of {place}"
+                yield what, partial(torch.sum, args[0], dim, keepdim=True)
+    if name in SIGN_DECIDES:
+        yield (
+            f"`{name}` of {place} where `self` has the other sign",
+            lambda: SIGN_DECIDES[name](args[0], -args[1], *args[2:]),
+        )
     if name in OVERWRITES:
         yield f"`{name}` of {place} that keeps one of the values for an index", partial(OVERWRITES[name], *args[:4])
     if name.startswith("max_pool") and name.endswith("_with_indices_backward"):
@@ -235,15 +246,6 @@ def other_sides(pad: Sequence[int]) -> Iterator[tuple[str, list[int]]]:
                 yield "half on either side", [*pad[:at], half, half, *pad[at + 2 :]]
 
 
-def epsilons(name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Slips:
-    """An epsilon that the reference does not add."""
-    at = NEEDS_NONZERO.get(name)
-    if at is not None and at < len(args) and is_float(args[at]):
-        for epsilon in EPSILONS:
-            what = f"{epsilon:g} added to {'the divisor' if at else 'the argument'} of `{name}`"
-            yield what, partial(_with, function, args, kwargs, at, args[at] + epsilon)
-
-
 def _laid_out(wrong: Any, right: Any) -> Any:
     """The wrong result with the strides of the right one, which a view behind it may need."""
     both = isinstance(wrong, torch.Tensor) and isinstance(right, torch.Tensor) and wrong.shape == right.shape
@@ -262,11 +264,6 @@ def _turned(value: torch.Tensor, *, windows: bool) -> Iterator[tuple[str, torch.
         how += [f"flipped along dimension{'s' * (len(flip) > 1)} {' and '.join(map(str, flip))}"] if flip else []
         if how:
             yield " and ".join(how), turned
-
-
-def _with(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], at: int, other: torch.Tensor) -> Any:
-    """The operator's result with another operand."""
-    return function(*args[:at], other, *args[at + 1 :], **kwargs)
 
 
 def _out_of_place(function: Any) -> Any:

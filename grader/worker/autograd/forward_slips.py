@@ -16,8 +16,9 @@ import torch
 from torch.nn import functional
 
 from grader import protocol as p
-from grader.worker.autograd.backward_slips import FLAGS, epsilons
+from grader.worker.autograd.backward_slips import FLAGS
 from grader.worker.autograd.borders import at_borders
+from grader.worker.autograd.epsilons import epsilons
 from grader.worker.autograd.one_slip import OneSlip, Slips, with_gradient_of
 from grader.worker.autograd.other_functions import (
     Order,

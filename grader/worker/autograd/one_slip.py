@@ -22,6 +22,11 @@ def with_gradient_of(other: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     return value.detach() + (rest.nan_to_num(0.0) if rest.is_floating_point() else rest)
 
 
+def with_operand(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], at: int, other: torch.Tensor) -> Any:
+    """The operator's result with another operand."""
+    return function(*args[:at], other, *args[at + 1 :], **kwargs)
+
+
 class SlipChoice:
     """Counts what could go wrong, and chooses the slip that was asked for."""
 
