@@ -24,7 +24,7 @@ from pathlib import Path
 from db import Store
 from grader import Client
 from tests import samples
-from tests.report.serving import ROOT, Server
+from tests.serve.serving import ROOT, Server
 
 TOKEN = "a token of this benchmark"
 CHEAP = """

@@ -11,7 +11,7 @@ import yaml
 
 from grader import GraderPool
 from tests import samples
-from tests.report.serving import Server
+from tests.serve.serving import Server
 
 ROOT = Path(__file__).resolve().parents[1]
 TRAIN = ROOT / "examples" / "train"

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pynvml
 import pytest
+import torch
 
 from grader.errors import UserError
 from grader.machine import backends
@@ -77,3 +78,12 @@ def test_memory_that_nvml_does_not_tell_is_unknown(monkeypatch):
 
     monkeypatch.setattr(cuda, "_nvml_device", unknown)
     assert cuda.CudaBackend().used_bytes() is None
+
+
+@pytest.mark.parametrize(("free", "ample"), [(74, False), (75, True)])
+def test_ample_is_three_quarters_of_the_memory(monkeypatch, free, ample):
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free, 100))
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    assert cuda.BACKEND.ample_memory() is ample
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    assert cuda.BACKEND.ample_memory() is False

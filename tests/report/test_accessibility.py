@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from grader.verdict.models import Diagnosis, Status
-from tests.report.serving import Server
 from tests.report.test_site import GPU, Site, full, timed_on_a_gpu
+from tests.serve.serving import Server
 
 pytestmark = pytest.mark.browser
 

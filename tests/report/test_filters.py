@@ -8,8 +8,8 @@ from grader.report.site.figures import failures
 from grader.report.site.filters import PAGE_ROWS, Filter, choices
 from grader.report.site.history import records
 from grader.verdict.models import Diagnosis, Status
-from tests.report.serving import Server
 from tests.report.test_site import GPU, Site
+from tests.serve.serving import Server
 
 
 @pytest.fixture(scope="module")

@@ -3,10 +3,7 @@
 import pytest
 
 from db.presence import RunProgress, WorkerState
-from grader.batch.reached import Reached
-from grader.pool import PlaceState
 from grader.report.work import about, time_left
-from grader.verdict.models import Status
 
 
 @pytest.mark.parametrize(
@@ -37,14 +34,3 @@ def test_a_line_says_workers_rate_time_left_and_failures(work, text):
 )
 def test_the_time_left_has_one_unit(left, text):
     assert time_left(RunProgress(graded=1, failed=0, rate=1.0, left=left)) == text
-
-
-def test_a_pace_counts_verdicts_and_what_failed():
-    pace = Reached()
-    pace.places = lambda: (PlaceState(name="GPU 0", state="ready", graded=2, under_way="ann/scale"),)
-    for status in (Status.CORRECT, Status.WRONG_OUTPUT, Status.GRADER_ERROR, None):
-        pace.note(status)
-    work = pace.work(5)
-    assert (work.graded, work.failed, work.left) == (3, 2, 5)
-    assert work.rate > 0
-    assert work.workers[0].under_way == "ann/scale"

@@ -3,9 +3,9 @@
 import pytest
 
 from grader.verdict.models import Status
-from tests.report.serving import Server
 from tests.report.test_site import PAYLOADS, full, hostile
-from tests.report.test_submit import PROBLEM, TOKEN
+from tests.serve.serving import Server
+from tests.serve.test_submit import PROBLEM, TOKEN
 
 pytestmark = pytest.mark.browser
 

@@ -21,7 +21,7 @@ from grader import AsyncClient, Client, GraderError, Status, UserError
 from grader.errors import NotGraded
 from grader.serve import batches as route
 from tests import samples
-from tests.report.serving import CHEAP, ROOT, Server
+from tests.serve.serving import CHEAP, ROOT, Server
 
 TOKEN = "a token that tests know"
 

@@ -16,7 +16,7 @@ from db.batches import NewLine
 from grader.catalog.problems import find_problems
 from grader.pool import GraderPool
 from grader.serve import service
-from tests.report.serving import CHEAP, Server, command
+from tests.serve.serving import CHEAP, Server, command
 
 TOKEN = "a token that tests know"
 

@@ -19,8 +19,8 @@ from grader.report.site import names
 from grader.report.site.pages import STATIC
 from grader.serve.snapshot import Snapshots
 from grader.verdict.models import Status
-from tests.report.serving import ROOT, Events, Server, command
 from tests.report.test_site import HOSTILE, Site, full, hostile
+from tests.serve.serving import ROOT, Events, Server, command
 
 
 @pytest.fixture(scope="module")
