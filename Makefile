@@ -79,7 +79,7 @@ $(VENV)/.ready: pyproject.toml $(CONSTRAINTS)
 	$(BIN)/python -W ignore -c 'import alembic.command, cuda.bindings.driver, fastapi, hypothesis, jinja2, \
 		playwright.sync_api, prometheus_client, pyarrow, pydantic, pygments, rich.progress, sqlmodel, typer, uvicorn, yaml; \
 		import torch._dynamo, torch._inductor.compile_fx, torch.utils.cpp_extension, torch.utils.flop_counter; \
-		import grader.cli.grading, grader.grading.pipeline, grader.report.site.pages, grader.serve.run' 2>/dev/null
+		import grader.cli.grade, grader.grading.pipeline, grader.report.site.pages, grader.serve.run' 2>/dev/null
 	touch $@
 
 bubblewrap:

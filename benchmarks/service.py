@@ -28,10 +28,10 @@ from tests.serve.serving import ROOT, Server
 
 TOKEN = "a token of this benchmark"
 CHEAP = """
-import grader.cli.grading, grader.pool.pool
+import grader.cli.grade, grader.pool.pool
 from tests.fakes import FakeGrader
 grader.pool.pool.ENGINE = "tests.pool.engine:CheapGrader"
-grader.cli.grading.open_grader = FakeGrader
+grader.cli.grade.open_grader = FakeGrader
 import grader.cli
 grader.cli.main()
 """

@@ -14,22 +14,22 @@ from grader.errors import plainly
 from grader.machine.collector import permanent
 
 COMMANDS = {
-    "grade": ("grading:grade", "Grade submissions: Python files with a class ModelNew."),
-    "init": ("starting:init", "Write a problem and submissions for it, to start from."),
-    "show": ("showing:show", "Show a verdict in full, or as feedback for a model."),
-    "profile": ("profiling:profile", "Show a submission beside its reference, kernel by kernel."),
-    "leaderboard": ("boards:show_leaderboard", "Rank stored verdicts by speedup, and their authors."),
-    "diff": ("diff:diff", "Compare two databases or runs: results, times and ranks."),
-    "report": ("pages:report", "Write a static site: status, leaderboards, each verdict."),
-    "serve": ("serving:serve", "Serve that site live, and grade what programs send."),
-    "pool": ("pooling:app", "See what graders are doing: GPUs, rate, time left."),
-    "cancel": ("cancelling:cancel", "End gradings of an author, a batch or a run."),
-    "export": ("exporting:export", "Write stored verdicts for other programs."),
-    "problems": ("problems:app", "List the problems, and whether they can be graded."),
-    "doctor": ("showing:doctor", "Show what this machine offers: GPU, compilers, sandbox."),
-    "selftest": ("selftest:selftest", "Measure timing noise on this machine."),
+    "grade": ("grade", "Grade submissions: Python files with a class ModelNew."),
+    "init": ("init", "Write a problem and submissions for it, to start from."),
+    "show": ("show", "Show a verdict in full, or as feedback for a model."),
+    "profile": ("profile", "Show a submission beside its reference, kernel by kernel."),
+    "leaderboard": ("show_leaderboard", "Rank stored verdicts by speedup, and their authors."),
+    "diff": ("diff", "Compare two databases or runs: results, times and ranks."),
+    "report": ("report", "Write a static site: status, leaderboards, each verdict."),
+    "serve": ("serve", "Serve that site live, and grade what programs send."),
+    "pool": ("app", "See what graders are doing: GPUs, rate, time left."),
+    "cancel": ("cancel", "End gradings of an author, a batch or a run."),
+    "export": ("export", "Write stored verdicts for other programs."),
+    "problems": ("app", "List the problems, and whether they can be graded."),
+    "doctor": ("doctor", "Show what this machine offers: GPU, compilers, sandbox."),
+    "selftest": ("selftest", "Measure timing noise on this machine."),
 }
-"""By name: a function or typer application in a module of this package, and the first line of the command's help."""
+"""By name: a function or typer application in the module of that name, and the first line of the command's help."""
 
 
 class LazyGroup(TyperGroup):
@@ -60,9 +60,9 @@ class _Commands(Mapping[str, Any]):
     """A command is imported when it is looked up."""
 
     def __getitem__(self, name: str) -> Any:
-        module, _, attribute = COMMANDS[name][0].partition(":")
+        attribute, _ = COMMANDS[name]
         with permanent():
-            target = getattr(importlib.import_module(f"grader.cli.{module}"), attribute)
+            target = getattr(importlib.import_module(f"grader.cli.{name}"), attribute)
         if not isinstance(target, typer.Typer):
             function, target = target, typer.Typer(rich_markup_mode=None, add_completion=False)
             target.command()(function)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import grader.cli.grading
+import grader.cli.grade
 from tests import samples
 from tests.fakes import FakeGrader
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MAIN = """
 import time
 from pathlib import Path
-import grader.cli.grading
+import grader.cli.grade
 from tests.fakes import FakeGrader
 
 class Held(FakeGrader):
@@ -26,7 +26,7 @@ class Held(FakeGrader):
             time.sleep(0.02)
         return super().grade(request)
 
-grader.cli.grading.open_grader = Held
+grader.cli.grade.open_grader = Held
 grader.cli.main()
 """
 """A command line whose gradings but the first wait for the file `gate`."""
@@ -45,7 +45,7 @@ class Result:
 def cli(tmp_path, monkeypatch, capsys):
     """Runs a command in a folder of its own, with a grader that has no workers."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(grader.cli.grading, "open_grader", FakeGrader)
+    monkeypatch.setattr(grader.cli.grade, "open_grader", FakeGrader)
     monkeypatch.setattr(FakeGrader, "graded", [])
     handler = signal.getsignal(signal.SIGTERM)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-import grader.cli.grading
+import grader.cli.grade
 from db import Store
 from grader.errors import SandboxUnavailable, UserError
 from grader.grading.build import BuildCache
@@ -152,7 +152,7 @@ def test_without_isolation_nothing_is_graded(cli, batch, monkeypatch):
     def refuse(_):
         raise SandboxUnavailable("bubblewrap is missing; apt-get install bubblewrap")
 
-    monkeypatch.setattr(grader.cli.grading, "open_grader", refuse)
+    monkeypatch.setattr(grader.cli.grade, "open_grader", refuse)
     result = cli(*batch)
     assert (result.code, result.err) == (1, "grader: bubblewrap is missing; apt-get install bubblewrap\n")
 

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MAIN = """
 import os, sys, time
 from pathlib import Path
-import grader.cli.grading
+import grader.cli.grade
 import grader.pool.pool
 from tests.fakes import FakeGrader
 
@@ -37,7 +37,7 @@ class Noted(FakeGrader):
 
 
 Noted.seconds_each = {seconds}
-grader.cli.grading.open_grader = Noted
+grader.cli.grade.open_grader = Noted
 grader.pool.pool.ENGINE = "tests.pool.engine:CheapGrader"
 grader.cli.main()
 """

@@ -1,4 +1,4 @@
-"""`grader show` and `grader doctor`."""
+"""`grader show`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Annotated
 import typer
 
 from db.read_only import open_to_read
-from grader.cli._options import DATABASE, Database, ListFormatOption
+from grader.cli._options import DATABASE, Database
 from grader.errors import UserError
 from grader.report.console import console
 from grader.report.json_csv import json_line
-from grader.report.listing import print_listing
 from grader.report.text import verdict_in_full
 from grader.verdict.feedback import feedback
 from grader.verdict.feedback.text import FEWEST_TOKENS
@@ -55,22 +54,3 @@ def show(
         print(feedback(stored.verdict, source=stored.submission_source, max_tokens=max_tokens), end="")
     else:
         console().print(verdict_in_full(stored, timing=timing))
-
-
-def doctor(output: ListFormatOption = None) -> None:
-    """Show what this machine offers: GPU, compilers, sandbox.
-
-    Exits with status 1 if submissions cannot be isolated on this machine.
-
-    \b
-    Examples:
-      grader doctor
-      grader doctor --format json | jq 'select(.state != "ok")'
-    """
-    from grader.machine.doctor import can_isolate, examine
-    from grader.report.tables import FINDINGS
-
-    findings = list(examine())
-    print_listing(FINDINGS, findings, output)
-    if not can_isolate(findings):
-        raise typer.Exit(1)
