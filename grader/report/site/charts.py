@@ -61,7 +61,10 @@ def _missing_backward(funnel: Funnel, x: Scale) -> list[Markup]:
 
 
 def fast_p_chart(figures: FastP, key: str) -> Markup:
-    """Both fast_p curves, a line at each usual p, and a line that the slider moves."""
+    """Both fast_p curves, a line at each usual p, and a line that the slider moves.
+
+    The pages' script reads the scales from `data-x` and `data-y`.
+    """
     x, y = Scale(0, FAST_P_STEPS[-1], 72, 620), Scale(0, 1, 250, 16)
     parts = [line(72, y(level / 4), 620, y(level / 4), "grid") for level in range(5)]
     parts += [text(64, y(level / 4) + 4, percent(level / 4), anchor="end") for level in range(5)]
@@ -94,6 +97,8 @@ def fast_p_chart(figures: FastP, key: str) -> Markup:
         key=key,
         width=CHART_WIDTH,
         height=308,
+        data_x=x.data(),
+        data_y=y.data(),
     )
 
 

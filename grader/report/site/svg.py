@@ -26,7 +26,7 @@ def element(name: str, *children: str | Markup, **attributes: str | float | None
     return Markup(f"<{name}{given}>{inner}</{name}>")
 
 
-def chart(*parts: Markup, title: str, description: str, key: str, width: int, height: int) -> Markup:
+def chart(*parts: Markup, title: str, description: str, key: str, width: int, height: int, **attributes: str) -> Markup:
     """An SVG image with a title and a description for screen readers.
 
     A phone shows it at half its size with letters of 21 pixels: parts leave room for these.
@@ -44,6 +44,7 @@ def chart(*parts: Markup, title: str, description: str, key: str, width: int, he
         viewBox=f"0 0 {width} {height}",
         width=width,
         height=height,
+        **attributes,
     )
 
 
@@ -82,6 +83,10 @@ class Scale:
         )
         share = (value - low) / (high - low)
         return self.start + min(1.0, max(0.0, share)) * (self.end - self.start)
+
+    def data(self) -> str:
+        """A linear scale as the script of the pages reads it from an attribute: low, high, start, end."""
+        return f"{self.low:g} {self.high:g} {self.start:g} {self.end:g}"
 
 
 def _text(value: str | float) -> str:

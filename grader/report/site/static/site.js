@@ -101,17 +101,22 @@
     const count = Number(box.dataset.count);
     const totals = box.dataset.total.split(" ").map(Number);
     const forwards = box.dataset.forward.split(" ").map(Number);
+    const scale = (attribute) => {
+      const [low, high, start, end] = attribute.split(" ").map(Number);
+      return (value) => start + ((value - low) / (high - low)) * (end - start);
+    };
+    const [x, y] = [scale(svg.dataset.x), scale(svg.dataset.y)];
     const percent = (share) => (share > 0 && share < 0.01 ? "<1%" : share > 0.99 && share < 1 ? ">99%" : Math.round(share * 100) + "%");
     const apply = () => {
       const step = Math.round(Number(input.value) * 20);
       const [total, forward] = [totals[step] / count, forwards[step] / count];
-      const x = 72 + (input.value / 3) * 548; // as in the chart
+      const at = x(Number(input.value));
       const place = (selector, values) => {
         for (const [key, value] of Object.entries(values)) svg.querySelector(selector).setAttribute(key, value);
       };
-      place(".cursor", { x1: x, x2: x });
-      place(".dot.total", { cx: x, cy: 250 - 234 * total });
-      place(".dot.forward", { cx: x, cy: 250 - 234 * forward });
+      place(".cursor", { x1: at, x2: at });
+      place(".dot.total", { cx: at, cy: y(total) });
+      place(".dot.forward", { cx: at, cy: y(forward) });
       const label = "p = " + Number(input.value) + ": " + percent(total) + " forward and backward, " + percent(forward) + " forward";
       box.querySelector("output").textContent = label;
       input.setAttribute("aria-valuetext", label);
