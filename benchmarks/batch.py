@@ -14,7 +14,7 @@ import resource
 import time
 from collections.abc import Sequence
 
-from grader.catalog.files import shipped
+from grader.catalog.own_folders import shipped
 from grader.catalog.problems import Catalog, find_problems
 from grader.catalog.submissions import find_submissions
 from grader.grading.pipeline import Pipeline

@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.child import ask
-from grader.catalog.files import shipped
+from grader.catalog.own_folders import shipped
 from grader.executor.worker_template import DEFAULT_ARCHITECTURE
 from grader.machine.toolchain import find_cuda_home
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.child import ask
-from grader.catalog.files import shipped
+from grader.catalog.own_folders import shipped
 from grader.catalog.problems import Catalog, find_problems
 from grader.catalog.submissions import find_submissions
 from grader.grading.pipeline import Pipeline

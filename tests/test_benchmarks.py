@@ -17,7 +17,7 @@ from benchmarks.deadline import Late, deadline
 from benchmarks.kernelbench_page import page
 from benchmarks.kernelbench_rows import known, merged, rows, table
 from grader import Problem
-from grader.catalog.files import shipped
+from grader.catalog.own_folders import shipped
 from grader.verdict.models import Device, Status
 from tests import samples
 

@@ -1,4 +1,4 @@
-"""Finds the grader's own files and folders, and reads source files."""
+"""Reads and writes files: paths that have to exist, sources, and a whole file in place of another."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import difflib
 import os
 import tempfile
 from pathlib import Path
-from typing import Literal
 
-from grader.errors import GraderError, UserError, printable
+from grader.errors import UserError, printable
 
 MAX_SOURCE_BYTES = 1 << 20
 """Bytes of the largest source that is read. Hand-written and generated kernels have about 10 KB."""
@@ -84,19 +83,3 @@ def replace(path: Path, text: str) -> None:
         except BaseException:
             written.unlink(missing_ok=True)
             raise
-
-
-def cache_folder(name: str) -> Path:
-    """The folder for what is kept between commands: `$XDG_CACHE_HOME/grader/NAME`, or under ~/.cache."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "grader" / name
-
-
-_PACKAGE = Path(__file__).resolve().parents[1]
-
-
-def shipped(folder: Literal["problems", "reference_solutions", "submissions", "starter"]) -> Path:
-    """The shipped folder with this name. Raises GraderError if it is missing."""
-    for place in (_PACKAGE / "_shipped" / folder, _PACKAGE.parent / folder):
-        if place.is_dir():
-            return place
-    raise GraderError(f"{folder}/ is missing beside {_PACKAGE}; install the grader again")

@@ -13,7 +13,8 @@ from functools import cache
 from pydantic import TypeAdapter, ValidationError
 
 from grader._version import __version__
-from grader.catalog.files import cache_folder, replace, shipped
+from grader.catalog.files import replace
+from grader.catalog.own_folders import cache_folder, shipped
 from grader.catalog.problem_facts import ProblemFacts
 from grader.verdict.models import Problem
 from grader.verdict.value import digest

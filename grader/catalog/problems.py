@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader.catalog.files import existing, is_text, shipped
+from grader.catalog.files import existing, is_text
 from grader.catalog.formats import FORMATS, NotAProblem, ProblemFormat
+from grader.catalog.own_folders import shipped
 from grader.errors import UserError, printable
 from grader.verdict.models import Problem
 

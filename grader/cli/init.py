@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from grader.catalog.files import shipped
+from grader.catalog.own_folders import shipped
 from grader.errors import UserError, printable
 
 

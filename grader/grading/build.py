@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grader import protocol as p
-from grader.catalog.files import cache_folder
 from grader.catalog.formats import FORMATS, Entry
+from grader.catalog.own_folders import cache_folder
 from grader.catalog.requests import Request
 from grader.errors import UserError
 from grader.executor import WorkerClient, WorkerLost

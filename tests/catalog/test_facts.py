@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from grader.catalog.facts import facts
-from grader.catalog.files import shipped
 from grader.catalog.known_facts import FACTS_FILE
+from grader.catalog.own_folders import shipped
 from scripts import shipped_facts
 from tests import samples
 
