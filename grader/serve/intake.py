@@ -14,8 +14,9 @@ from grader.catalog.problems import Catalog
 from grader.catalog.requests import UNKNOWN_AUTHOR, Pair, RequestReader
 from grader.errors import UserError
 from grader.options import GraderOptions
-from grader.serve.service import GradingService, QueueFull
+from grader.serve.service import GradingService
 from grader.serve.tokens import Owner, Rate, Tokens, names_fault, valid_name
+from grader.serve.waiting import QueueFull
 from grader.verdict.value import digest
 
 MOST_LINES = 10_000

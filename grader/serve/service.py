@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Self
@@ -20,25 +19,17 @@ from grader.catalog.problems import Catalog
 from grader.catalog.requests import Pair, RequestReader
 from grader.errors import Cancelled, GraderError, NotGraded, UserError
 from grader.pool import GraderPool
-from grader.pool.fair import FairQueue
+from grader.serve.waiting import WaitingLines
 from grader.verdict.batch_state import BatchState
 from grader.verdict.models import Verdict
 from grader.verdict.profiles import Profile
 
-MOST_WAITING = 100_000
-"""Lines that wait, of all authors together; with more, the server takes none. A choice: some 50 MB of numbers."""
-MOST_OF_ONE = 50_000
-"""Lines of one owner that wait."""
 KEPT_DAYS = 30.0
 """After so many days a batch that has ended is forgotten; its verdicts stay."""
 FORGET_SECONDS = 86_400.0
 """Between looks for such batches."""
 LOOK_SECONDS = 1.0
 """Between looks at what another process has cancelled."""
-
-
-class QueueFull(Exception):
-    """The queue takes no more lines now."""
 
 
 class GradingService:
@@ -55,13 +46,8 @@ class GradingService:
         self.store = Store.open(database)
         self.batches = Batches(self.store)
         self._changed = threading.Condition()
-        self._queue = FairQueue[Waiting]()
-        self._owned = Counter[str]()
-        """Lines in the queue by owner."""
-        self._under_way: dict[int, Waiting] = {}
-        self._versions = Counter[str]()
-        """Number of changes to each batch, by which a stream sees that there is something new."""
         self._closing = self._pool_wanted = False
+        self._lines = WaitingLines()
         self._reached = Reached()
         self.fault: str | None = None
         """Why nothing can be graded any more."""
@@ -80,6 +66,7 @@ class GradingService:
             self._closing = True
             pool = self.pool
             self._changed.notify_all()
+        self._lines.close()
         if pool is not None:
             pool.close()
         for thread in self._threads:
@@ -97,9 +84,7 @@ class GradingService:
         """
         known = None if key is None else self.batches.of_key(owner, key)
         if known is None:
-            with self._changed:
-                if len(self._queue) + len(lines) > MOST_WAITING or self._owned[owner] + len(lines) > MOST_OF_ONE:
-                    raise QueueFull
+            self._lines.check_room(owner, len(lines))
             batch_id, waiting = self.batches.add(owner, key, digest, priority, lines)
             if waiting is not None:
                 self._add(waiting)
@@ -112,20 +97,18 @@ class GradingService:
 
     def cancel(self, batch_id: str) -> None:
         """End the lines of a batch that have not ended, what runs at its next job."""
-        with self._changed:
-            self._forget(self._queue.remove(lambda line: line.batch_id == batch_id))
-        ended = self.batches.waiting_of(batch_id)
-        self._end(batch_id, ended, message=CANCELLED)
-        self._stop(set(ended))
+        gone = self._lines.remove(lambda line: line.batch_id == batch_id)
+        ended = {*self.batches.waiting_of(batch_id), *(line.id for line in gone)}
+        self._end(batch_id, sorted(ended), message=CANCELLED)
+        self._stop(ended)
 
     def profile(self, pair: Pair) -> Profile:
         """The profile of one submission, stored.
 
         Raises UserError, NotGraded, and GraderError if the server stops.
         """
+        self._want_pool()
         with self._changed:
-            self._pool_wanted = True
-            self._changed.notify_all()
             self._changed.wait_for(lambda: self._closing or self.fault or self.pool)
             if self._closing or self.fault or self.pool is None:
                 raise GraderError(self.fault or "the server stops; ask again")
@@ -135,12 +118,12 @@ class GradingService:
         return profile
 
     def version(self, batch_id: str) -> int:
-        """Changes when a line of the batch ends."""
-        return self._versions[batch_id]
+        """Changes when a line of the batch ends; the same for all that have ended, of which nothing is kept."""
+        return self._lines.left(batch_id)
 
     def is_under_way(self, batch_id: str) -> bool:
         """Whether a line of the batch is being graded."""
-        return any(line.batch_id == batch_id for line in list(self._under_way.values()))
+        return any(line.batch_id == batch_id for line in self._lines.under_way())
 
     def state(self, batch_id: str) -> BatchState | None:
         """A batch in numbers."""
@@ -149,12 +132,12 @@ class GradingService:
     @property
     def waiting(self) -> int:
         """Lines that wait."""
-        return len(self._queue)
+        return len(self._lines)
 
     @property
     def under_way(self) -> int:
         """Lines that are being graded, or come next."""
-        return len(self._under_way)
+        return len(self._lines.under_way())
 
     def _doing(self) -> RunProgress:
         return self._reached.work(self.waiting + self.under_way)
@@ -165,13 +148,13 @@ class GradingService:
         """A line has its verdict."""
         self._end(tag.batch_id, [tag.id], verdict_id=verdict.verdict_id)
         self._reached.note(verdict.status)
-        self._under_way.pop(tag.id, None)
+        self._lines.put_down(tag)
 
     def drop(self, reason: NotGraded, tag: Waiting) -> None:
         """A line gets no verdict."""
         self._end(tag.batch_id, [tag.id], message=CANCELLED if isinstance(reason, Cancelled) else str(reason))
         self._reached.note(None)
-        self._under_way.pop(tag.id, None)
+        self._lines.put_down(tag)
 
     def warn(self, message: str) -> None:
         """Print a line for the user."""
@@ -181,7 +164,7 @@ class GradingService:
 
     def _work(self) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._closing or self._queue or self._pool_wanted)
+            self._changed.wait_for(lambda: self._closing or self._pool_wanted)
             if self._closing:
                 return
         with suppress(SystemExit):
@@ -206,23 +189,18 @@ class GradingService:
                 keeper.take_over()
                 self._batch = batch = Batch[Waiting](pool, self.store, keeper, claims, self)
                 try:
-                    batch.grade(self._lines())
+                    batch.grade(self._work_left())
                 except GraderError:
-                    if self._closing:
+                    if self._is_closing():
                         raise SystemExit from None  # recorded as interrupted
                     raise
                 finally:
                     self._batch = None
 
-    def _lines(self) -> Iterator[tuple[Pair, Waiting] | None]:
+    def _work_left(self) -> Iterator[tuple[Pair, Waiting] | None]:
         """The requests to grade next, until the server stops; None every second."""
-        while not self._closing:
-            with self._changed:
-                self._changed.wait_for(lambda: self._closing or self._queue, LOOK_SECONDS)
-                line = self._queue.take()
-                if line is not None:
-                    self._forget([line])
-                    self._under_way[line.id] = line
+        while not self._is_closing():
+            line = self._lines.take(LOOK_SECONDS)
             pair = None if line is None else self._pair(line)
             yield None if line is None or pair is None else (pair, line)
 
@@ -231,24 +209,23 @@ class GradingService:
         try:
             if text is not None:
                 return self._reader.from_json(text.encode(), {})
+            self._lines.ended(line.batch_id, [line.id])  # by another process
         except UserError as error:
             self._end(line.batch_id, [line.id], message=str(error))
-        self._under_way.pop(line.id, None)
+        self._lines.put_down(line)
         return None
 
     def _watch(self) -> None:
         """Notice what another process has cancelled in the database, and forget old batches."""
         forget_at = time.monotonic()
         while not self._is_closing(LOOK_SECONDS):
-            under_way = list(self._under_way.values())
+            ids = [line.id for line in self._lines.under_way()]
             with suppress(GraderError):
                 if time.monotonic() >= forget_at:
                     self.batches.forget_older(KEPT_DAYS)
                     forget_at = time.monotonic() + FORGET_SECONDS
-                ended = self.batches.ended_of([line.id for line in under_way])
-                gone = {line.id for line in under_way if line.id in ended and line.id in self._under_way}
-                if gone:
-                    self._stop(gone)
+                ended = self.batches.ended_of(ids)
+                self._stop({line.id for line in self._lines.under_way() if line.id in ended})
 
     def _is_closing(self, within: float = 0.0) -> bool:
         with self._changed:
@@ -256,10 +233,8 @@ class GradingService:
 
     def _asked_to_cancel(self, author: str | None) -> None:
         """End what `grader cancel` named: an author's lines, or all that this server has."""
-        with self._changed:
-            gone = self._queue.remove(lambda line: author in (None, line.author))
-            self._forget(gone)
-        gone += [line for line in list(self._under_way.values()) if author in (None, line.author)]
+        gone = self._lines.remove(lambda line: author in (None, line.author))
+        gone += [line for line in self._lines.under_way() if author in (None, line.author)]
         for batch_id in {line.batch_id for line in gone}:
             self._end(batch_id, [line.id for line in gone if line.batch_id == batch_id], message=CANCELLED)
         self._stop({line.id for line in gone})
@@ -270,19 +245,17 @@ class GradingService:
             batch.cancel(lambda _, line: line.id in line_ids)
 
     def _add(self, lines: Sequence[Waiting]) -> None:
-        with self._changed:
-            for line in lines:
-                self._queue.put(line, line.author, line.priority)
-                self._owned[line.owner] += 1
-            self._changed.notify_all()
+        self._lines.add(lines)
+        if lines:
+            self._want_pool()
 
-    def _forget(self, lines: Sequence[Waiting]) -> None:
-        """These have left the queue."""
-        for line in lines:
-            self._owned[line.owner] -= 1
+    def _want_pool(self) -> None:
+        with self._changed:
+            self._pool_wanted = True
+            self._changed.notify_all()
 
     def _end(
         self, batch_id: str, ids: Sequence[int], *, verdict_id: int | None = None, message: str | None = None
     ) -> None:
         self.store.patiently(lambda: self.batches.end(ids, verdict_id=verdict_id, message=message), self._say)
-        self._versions[batch_id] += 1
+        self._lines.ended(batch_id, ids)

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from db import Store
-from db.batches import NewLine
+from db.batches import Batches, NewLine
 from grader.catalog.problems import find_problems
 from grader.pool import GraderPool
 from grader.serve import service
+from tests import samples
 from tests.serve.serving import CHEAP, Server, command
 
 TOKEN = "a token that tests know"
@@ -137,6 +138,35 @@ def test_a_server_that_runs_for_long_forgets_old_batches(tmp_path, monkeypatch):
         while serving.state(batch_id) is not None:
             assert time.monotonic() < deadline
             time.sleep(0.01)
+
+
+def test_nothing_is_kept_in_memory_of_a_batch_that_has_ended(tmp_path):
+    def open_pool():
+        return GraderPool(device="cpu", workers=1, engine="tests.pool.engine:CheapGrader")
+
+    def lines(*commands):
+        source = "\n".join([*(f"# {command}" for command in commands), samples.SUBMISSION_SOURCE])
+        return [NewLine("ann", json.dumps({"problem": "scale", "source": source, "author": "ann", "label": "v1"}))]
+
+    def wait_for_the_end():
+        deadline = time.monotonic() + 30
+        while not serving.state(batch_id).done or serving.version(batch_id) != serving.version("unknown"):
+            assert time.monotonic() < deadline, (serving.state(batch_id), serving.version(batch_id))
+            time.sleep(0.01)
+
+    (tmp_path / "scale.py").write_text(samples.PROBLEM_SOURCE)
+    catalog = find_problems([tmp_path])
+    with service.GradingService(str(tmp_path / "grader.db"), catalog, open_pool, print) as serving:
+        batch_id, _ = serving.take("ann", None, "graded", 0, lines())
+        wait_for_the_end()
+        assert serving.state(batch_id).statuses == {"correct": 1}
+        batch_id, _ = serving.take("ann", None, "cancelled", 0, [*lines("wait for: ever"), *lines("sleep: 1")])
+        serving.cancel(batch_id)
+        wait_for_the_end()
+        assert (serving.state(batch_id).without_verdict, serving.waiting) == (2, 0)
+        batch_id, _ = serving.take("ann", None, "of another process", 0, [*lines("wait for: ever"), *lines("ever")])
+        Batches(serving.store).cancel_author("ann")
+        wait_for_the_end()
 
 
 @pytest.mark.slow
