@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
 
 from db import Claims, Keeper, Store
@@ -80,9 +81,11 @@ class Batch(Generic[T]):
         audience: Audience[T],
         *,
         regrade: bool = False,
+        priority: Callable[[T], int] = lambda _: 0,
     ) -> None:
+        """`priority` is that of the work with a tag, wherever it waits in the grader."""
         self._grader, self._store, self._keeper, self._claims = grader, store, keeper, claims
-        self._audience, self._regrade = audience, regrade
+        self._audience, self._regrade, self._priority = audience, regrade, priority
         self.statuses = Counter[Status]()
         self.reused = 0
         """Verdicts from the database."""
@@ -189,7 +192,8 @@ class Batch(Generic[T]):
             if item is not None:
                 pair, tag = item
                 self._claims.wait_turn()
-                ticket = self._ticket(self._grader.request(pair), tag)
+                request = replace(self._grader.request(pair), priority=self._priority(tag))
+                ticket = self._ticket(request, tag)
                 if self._to_grade(ticket):
                     yield ticket.request
             if len(self._claimed) >= MOST_CLAIMED or self._is_full_of_copies():

@@ -46,6 +46,8 @@ class Request:
     precision: Precision = Precision.FP32
     profiled: bool = False
     """Whether its profile is wanted, and no verdict."""
+    priority: int = 0
+    """A higher one goes first where it waits, as in a pool."""
 
 
 def make_request(

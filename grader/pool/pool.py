@@ -155,7 +155,9 @@ class GraderPool(GradesMany):
 
     def results(self, work: Iterable[Work | Request]) -> Generator[tuple[Request, Verdict | NotGraded], None, None]:
         """`grade_many`, each verdict with its request; what is stopped ends without one."""
-        return Stream(map(self.request, work), self.submit, self.capacity).results()
+        return Stream(
+            map(self.request, work), lambda one: self._dispatcher.submit(one, one.priority), self.capacity
+        ).results()
 
     def _request(self, problem: Problem, submission: Submission) -> Request:
         return make_request(problem, submission, self.options, default_device=self._default_device)

@@ -187,7 +187,8 @@ class GradingService:
             with claims:
                 keeper = Keeper(self.store, run, self.warn)
                 keeper.take_over()
-                self._batch = batch = Batch[Waiting](pool, self.store, keeper, claims, self)
+                batch = Batch(pool, self.store, keeper, claims, self, priority=lambda line: line.priority)
+                self._batch = batch
                 try:
                     batch.grade(self._work_left())
                 except GraderError:

@@ -12,11 +12,6 @@ from pathlib import Path
 import pytest
 
 from db import Store
-from db.batches import Batches, NewLine
-from grader.catalog.problems import find_problems
-from grader.pool import GraderPool
-from grader.serve import service
-from tests import samples
 from tests.serve.serving import CHEAP, Server, command
 
 TOKEN = "a token that tests know"
@@ -124,49 +119,6 @@ def test_a_body_is_limited_with_and_without_a_length(taking):
     assert " 413 " in raw(taking, head + b"Transfer-Encoding: chunked\r\n\r\n", *[chunk] * 50)
     program = head.replace(b"/submit.html", b"/api/submissions").replace(b"x-www-form-urlencoded", b"json")
     assert " 413 " in raw(taking, program + b"Transfer-Encoding: chunked\r\n\r\n", *[chunk] * 50)
-
-
-def test_a_server_that_runs_for_long_forgets_old_batches(tmp_path, monkeypatch):
-    monkeypatch.setattr(service, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(service, "FORGET_SECONDS", 0.01, raising=False)
-    with service.GradingService(str(tmp_path / "grader.db"), find_problems([]), GraderPool, print) as serving:
-        batch_id, _ = serving.batches.add("ann", None, "d", 0, [NewLine("ann", "", "refused")])
-        assert serving.state(batch_id).done
-        with serving.store.writing() as session:
-            session.connection().exec_driver_sql("update batches set created_at = '2026-01-01'")
-        deadline = time.monotonic() + 30
-        while serving.state(batch_id) is not None:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-
-
-def test_nothing_is_kept_in_memory_of_a_batch_that_has_ended(tmp_path):
-    def open_pool():
-        return GraderPool(device="cpu", workers=1, engine="tests.pool.engine:CheapGrader")
-
-    def lines(*commands):
-        source = "\n".join([*(f"# {command}" for command in commands), samples.SUBMISSION_SOURCE])
-        return [NewLine("ann", json.dumps({"problem": "scale", "source": source, "author": "ann", "label": "v1"}))]
-
-    def wait_for_the_end():
-        deadline = time.monotonic() + 30
-        while not serving.state(batch_id).done or serving.version(batch_id) != serving.version("unknown"):
-            assert time.monotonic() < deadline, (serving.state(batch_id), serving.version(batch_id))
-            time.sleep(0.01)
-
-    (tmp_path / "scale.py").write_text(samples.PROBLEM_SOURCE)
-    catalog = find_problems([tmp_path])
-    with service.GradingService(str(tmp_path / "grader.db"), catalog, open_pool, print) as serving:
-        batch_id, _ = serving.take("ann", None, "graded", 0, lines())
-        wait_for_the_end()
-        assert serving.state(batch_id).statuses == {"correct": 1}
-        batch_id, _ = serving.take("ann", None, "cancelled", 0, [*lines("wait for: ever"), *lines("sleep: 1")])
-        serving.cancel(batch_id)
-        wait_for_the_end()
-        assert (serving.state(batch_id).without_verdict, serving.waiting) == (2, 0)
-        batch_id, _ = serving.take("ann", None, "of another process", 0, [*lines("wait for: ever"), *lines("ever")])
-        Batches(serving.store).cancel_author("ann")
-        wait_for_the_end()
 
 
 @pytest.mark.slow
