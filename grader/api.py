@@ -8,14 +8,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Generator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from grader.catalog.problems import find_problems
-from grader.catalog.requests import Request, RequestReader, Work
+from grader.catalog.requests import Pair, Request, RequestReader, Work
 from grader.errors import NotGraded, reason
 from grader.options import GraderOptions
 from grader.verdict.models import Device, Environment, Problem, Settings, Verdict
@@ -54,9 +54,6 @@ def grade(
 class GradesMany:
     """Base of everything with `grade_many` and `close`: a context manager, also for event loops."""
 
-    waits_apart = False
-    """Whether it reads the work in a thread of its own, so that waiting for work delays no verdict."""
-
     def __enter__(self) -> Self:
         return self
 
@@ -83,7 +80,64 @@ class GradesMany:
                 yield verdict
 
 
-class Grader(GradesMany):
+class GradesRequests(GradesMany):
+    """Base of `Grader` and `GraderPool`: what a batch needs of them, and what both do alike."""
+
+    waits_apart = False
+    """Whether it reads the work in a thread of its own, so that waiting for work delays no verdict."""
+
+    def __init__(
+        self, options: GraderOptions | None, problems: Iterable[str | Path], changes: Mapping[str, Any]
+    ) -> None:
+        self.options = (options or GraderOptions()).replace(**changes)
+        self._reader = RequestReader(find_problems(map(Path, problems)))
+
+    def request(self, work: Work | Request) -> Request:
+        """The request for `work`: problem, submission, device, languages. Raises UserError if it is invalid."""
+        return work if isinstance(work, Request) else self._request(self._reader.pair(work))
+
+    def settings_for(self, work: Work | Request) -> Settings:
+        """The settings of its verdict: its device and this grader's options."""
+        request = self.request(work)
+        return self.options.settings(request.device, request.precision)
+
+    def environment_for(self, work: Work | Request) -> Environment:
+        """The machine and versions of its verdict; in a pool, those of the first place that started."""
+        return self.environments_for(work)[0]
+
+    def environments_for(self, work: Work | Request) -> tuple[Environment, ...]:
+        """One environment for each kind of machine; a stored verdict that has one of them is reused."""
+        return self._environments(self.request(work).device)
+
+    def grade(
+        self,
+        path: str | Path | None = None,
+        *,
+        source: str | None = None,
+        problem: str | Path | Problem | None = None,
+    ) -> Verdict:
+        """Grade one file or source; as the function `grade`, with this grader's workers and options."""
+        return self._grade(self._request(self._reader.resolve(path, source, problem)))
+
+    def stop(self, request: Request) -> None:
+        """End a request at its next job, or before it begins: `results` has Cancelled for it."""
+        raise NotImplementedError
+
+    def results(self, work: Iterable[Work | Request]) -> Generator[tuple[Request, Verdict | NotGraded], None, None]:
+        """`grade_many`, each verdict with its request; what is stopped has none, and the others go on."""
+        raise NotImplementedError
+
+    def _request(self, pair: Pair) -> Request:
+        raise NotImplementedError
+
+    def _environments(self, device: Device) -> tuple[Environment, ...]:
+        raise NotImplementedError
+
+    def _grade(self, request: Request) -> Verdict:
+        raise NotImplementedError
+
+
+class Grader(GradesRequests):
     """Warm workers and references for many submissions. A context manager.
 
         with Grader(device="cuda") as grader:
@@ -91,7 +145,8 @@ class Grader(GradesMany):
                 ...
 
     Any thread may call it; submissions are graded one at a time, because they share the machine that times them. CUDA
-    extensions are compiled ahead, in parallel.
+    extensions are compiled ahead, in parallel. From the second `grade` on, a worker for one more submission starts
+    meanwhile.
     """
 
     def __init__(
@@ -104,8 +159,7 @@ class Grader(GradesMany):
         """
         from grader.grading.pipeline import Pipeline
 
-        self.options = (options or GraderOptions()).replace(**changes)
-        self._reader = RequestReader(find_problems(map(Path, problems)))
+        super().__init__(options, problems, changes)
         self._pipeline = Pipeline(self.options)
         self._turn = threading.RLock()
         self._has_graded = False
@@ -114,22 +168,6 @@ class Grader(GradesMany):
         """End the workers, after the verdict of the submission that is being graded."""
         with self._turn:
             self._pipeline.close()
-
-    def request(self, work: Work | Request) -> Request:
-        """The request for `work`: problem, submission, device, languages. Raises UserError if it is invalid."""
-        return work if isinstance(work, Request) else self._pipeline.request(*self._reader.pair(work))
-
-    def settings_for(self, work: Work | Request) -> Settings:
-        """The settings of its verdict: its device and this grader's options."""
-        return self._pipeline.settings(self.request(work))
-
-    def environment_for(self, work: Work | Request) -> Environment:
-        """The machine and versions of its verdict; a stored verdict that has the same is reused."""
-        return self._pipeline.environment(self.request(work))
-
-    def environments_for(self, work: Work | Request) -> tuple[Environment, ...]:
-        """The one environment of its verdict; those of a pool may be several."""
-        return (self.environment_for(work),)
 
     def environment_on(self, device: Device) -> Environment:
         """The environment of a verdict on this device."""
@@ -148,24 +186,6 @@ class Grader(GradesMany):
         except RuntimeError as error:
             return reason(error)
         return None
-
-    def grade(
-        self,
-        path: str | Path | None = None,
-        *,
-        source: str | None = None,
-        problem: str | Path | Problem | None = None,
-    ) -> Verdict:
-        """Grade one file or source; as the function `grade`, with this grader's workers and options.
-
-        From the second call on, a worker for one more submission starts meanwhile.
-        """
-        pair = self._reader.resolve(path, source, problem)
-        with self._turn:
-            request = self._pipeline.request(*pair)
-            verdict = self._pipeline.grade(request, upcoming=request if self._has_graded else None)
-            self._has_graded = True
-            return verdict
 
     def profile(self, work: Work | Request) -> Profile:
         """A submission beside its reference, kernel by kernel: a claim, never a verdict.
@@ -193,7 +213,7 @@ class Grader(GradesMany):
                 verdicts.close()
 
     def stop(self, request: Request) -> None:
-        """End a request at its next job: `results` has Cancelled for it. Any thread may call this."""
+        """End a request at its next job, or before it begins: `results` has Cancelled for it."""
         self._pipeline.stop(request)
 
     def results(self, work: Iterable[Work | Request]) -> Generator[tuple[Request, Verdict | NotGraded], None, None]:
@@ -215,6 +235,18 @@ class Grader(GradesMany):
             except NotGraded as error:
                 yield pending.popleft(), error
                 again = tuple(pending)
+
+    def _request(self, pair: Pair) -> Request:
+        return self._pipeline.request(*pair)
+
+    def _environments(self, device: Device) -> tuple[Environment, ...]:
+        return (self.environment_on(device),)
+
+    def _grade(self, request: Request) -> Verdict:
+        with self._turn:
+            verdict = self._pipeline.grade(request, upcoming=request if self._has_graded else None)
+            self._has_graded = True
+            return verdict
 
 
 def open_grader(options: GraderOptions) -> Grader:

@@ -1,5 +1,5 @@
 """Grades a stream of work against a database: known verdicts are shown, the rest is graded."""
 
-from grader.batch.batch import Audience, Batch, Grades
+from grader.batch.batch import Audience, Batch
 
-__all__ = ["Audience", "Batch", "Grades"]
+__all__ = ["Audience", "Batch"]

@@ -5,15 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
 
 from db import Claims, Keeper, Store
+from grader.api import GradesRequests
 from grader.batch.ticket import Ticket
 from grader.catalog.requests import Pair, Request
 from grader.errors import Cancelled, ClaimLost, NotGraded
-from grader.verdict.models import Environment, Settings, Status, Submission, Verdict
+from grader.verdict.models import Status, Submission, Verdict
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -26,28 +27,6 @@ MOST_COPIES = 1000
 """Requests that wait for the verdict on the same source; with more, no more work is read."""
 REMEMBERED = 10_000
 """Verdicts of this batch whose source is remembered: about 3 MB. The database knows the others."""
-
-
-class Grades(Protocol):
-    """The part of `Grader` and `GraderPool` that a batch needs."""
-
-    waits_apart: bool
-    """Whether it reads the work in a thread of its own, so that waiting for work delays no verdict."""
-
-    def request(self, work: Pair) -> Request:
-        """The request for a problem and a submission."""
-
-    def settings_for(self, work: Request) -> Settings:
-        """The settings of its verdict."""
-
-    def environments_for(self, work: Request) -> tuple[Environment, ...]:
-        """The environments that its verdict may have, the usual one first."""
-
-    def results(self, work: Iterable[Request]) -> Generator[tuple[Request, Verdict | NotGraded], None, None]:
-        """Verdicts as they are reached, each with the very request that it was read with."""
-
-    def stop(self, request: Request) -> None:
-        """End a request at its next job, or before it begins."""
 
 
 class Audience(Protocol[T_contra]):
@@ -74,7 +53,7 @@ class Batch(Generic[T]):
 
     def __init__(
         self,
-        grader: Grades,
+        grader: GradesRequests,
         store: Store,
         keeper: Keeper,
         claims: Claims,

@@ -25,9 +25,6 @@ class Engine(Protocol):
     def profile(self, work: Request) -> Profile:
         """A submission beside its reference."""
 
-    def environment_for(self, work: Request) -> Environment:
-        """The environment of its verdict."""
-
     def environment_on(self, device: Device) -> Environment:
         """The environment of a verdict on this device."""
 

@@ -9,16 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from grader.api import GradesMany
-from grader.catalog.problems import find_problems
-from grader.catalog.requests import Request, RequestReader, Work, make_request
+from grader.api import GradesRequests
+from grader.catalog.requests import Pair, Request, Work, make_request
 from grader.errors import NotGraded, UserError
 from grader.options import GraderOptions
 from grader.pool.dispatch import Dispatcher
 from grader.pool.host import GpuChoice, host_places
 from grader.pool.place import Place, PlaceState
 from grader.pool.stream import Stream
-from grader.verdict.models import Environment, Problem, Settings, Submission, Verdict
+from grader.verdict.models import Device, Environment, Verdict
 from grader.verdict.profiles import Profile
 
 ENGINE = "grader.api:open_grader"
@@ -30,7 +29,7 @@ READ_AHEAD = 2
 log = logging.getLogger(__name__)
 
 
-class GraderPool(GradesMany):
+class GraderPool(GradesRequests):
     """A `Grader` with a process for each GPU, or several for the CPU: a context manager.
 
         with GraderPool(gpus="all", quick=True) as pool:
@@ -64,8 +63,7 @@ class GraderPool(GradesMany):
         `engine` is `module:name` of what grades in each process. `changes` are fields of GraderOptions. Raises
         UserError for a choice that does not exist, SandboxUnavailable where the sandbox does not work.
         """
-        self.options = (options or GraderOptions()).replace(**changes)
-        self._reader = RequestReader(find_problems(map(Path, problems)))
+        super().__init__(options, problems, changes)
         places, self._disconnect = _places(self.options, gpus, workers, ray, engine or ENGINE)
         self._default_device = places[0].device
         self.capacity = READ_AHEAD * sum(place.depth for place in places)
@@ -87,23 +85,6 @@ class GraderPool(GradesMany):
     def places(self) -> tuple[PlaceState, ...]:
         """The places with their states."""
         return self._dispatcher.states()
-
-    def request(self, work: Work | Request) -> Request:
-        """The request for `work`: problem, submission, device, languages. Raises UserError if it is invalid."""
-        return work if isinstance(work, Request) else self._request(*self._reader.pair(work))
-
-    def settings_for(self, work: Work | Request) -> Settings:
-        """The settings of its verdict: its device and this pool's options."""
-        request = self.request(work)
-        return self.options.settings(request.device, request.precision)
-
-    def environment_for(self, work: Work | Request) -> Environment:
-        """The machine and versions of the first place that started."""
-        return self.environments_for(work)[0]
-
-    def environments_for(self, work: Work | Request) -> tuple[Environment, ...]:
-        """One environment for each kind of machine; a stored verdict that has one of them is reused."""
-        return self._dispatcher.environments(self.request(work).device)
 
     def submit(self, work: Work | Request, *, priority: int = 0) -> Future[Verdict]:
         """The verdict to come. Cancelled before its turn it is not graded. Raises UserError for invalid work.
@@ -132,16 +113,6 @@ class GraderPool(GradesMany):
         """
         self._dispatcher.stop(lambda one: one.submission.author == author)
 
-    def grade(
-        self,
-        path: str | Path | None = None,
-        *,
-        source: str | None = None,
-        problem: str | Path | Problem | None = None,
-    ) -> Verdict:
-        """Grade one file or source, as the function `grade`."""
-        return self.submit(self._request(*self._reader.resolve(path, source, problem))).result()
-
     def grade_many(self, work: Iterable[Work | Request]) -> Generator[Verdict, None, None]:
         """Yields verdicts in the order in which they are reached. Raises UserError for invalid work.
 
@@ -159,8 +130,14 @@ class GraderPool(GradesMany):
             map(self.request, work), lambda one: self._dispatcher.submit(one, one.priority), self.capacity
         ).results()
 
-    def _request(self, problem: Problem, submission: Submission) -> Request:
-        return make_request(problem, submission, self.options, default_device=self._default_device)
+    def _request(self, pair: Pair) -> Request:
+        return make_request(*pair, self.options, default_device=self._default_device)
+
+    def _environments(self, device: Device) -> tuple[Environment, ...]:
+        return self._dispatcher.environments(device)
+
+    def _grade(self, request: Request) -> Verdict:
+        return self.submit(request).result()
 
 
 def _places(
