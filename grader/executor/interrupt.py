@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
+from typing import TypeVar
+
+T = TypeVar("T")
+
+LOOK_SECONDS = 0.2
+"""Between looks, in a wait, whether the grading is to end. A choice: it ends at most that late."""
 
 _of_thread = threading.local()
 
@@ -28,3 +35,14 @@ def check() -> None:
     is_unwanted = getattr(_of_thread, "is_unwanted", None)
     if is_unwanted is not None and is_unwanted():
         raise Interrupted
+
+
+def result(future: Future[T]) -> T:
+    """The result that another thread reaches.
+
+    Raises Interrupted if the grading of this thread is to end before.
+    """
+    while not future.done():
+        check()
+        wait([future], timeout=LOOK_SECONDS)
+    return future.result()

@@ -16,7 +16,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from grader import protocol as p
 from grader.catalog.problem_module import FULL, load_problem
 from grader.catalog.requests import Request
-from grader.errors import ProblemError
+from grader.errors import Cancelled, ProblemError
+from grader.executor import interrupt
 from grader.grading import build
 from grader.grading.messages import MAX_QUOTED
 from grader.grading.resources import Resources
@@ -46,6 +47,8 @@ class BuildsAhead:
         self.at_a_time = builds_at_a_time()
         self._pool = ThreadPoolExecutor(self.at_a_time)
         self._started: dict[str, Future[build.Built]] = {}
+        self._left: dict[str, Future[build.Built]] = {}
+        """Builds under way of batches that have ended."""
 
     def close(self) -> None:
         """Give up what has not begun; what is under way ends with the workers."""
@@ -55,18 +58,23 @@ class BuildsAhead:
     def ahead(self) -> Iterator[Callable[[Request], None]]:
         """While inside, a function that starts builds of one batch; what is not done at the end is given up.
 
-        What has begun is waited for, but not by who interrupts the grading: its processes are about to be ended.
+        What has begun is waited for, but not by who interrupts the grading: its processes are about to be ended. Nor
+        by a batch that ends with Cancelled: the next one takes over what it wants of it.
         """
         batch: dict[str, Future[build.Built]] = {}
-        interrupted = False
+        waits = True
+        self._left = {key: started for key, started in self._left.items() if not started.done()}
         try:
             yield partial(self._start, batch)
-        except (KeyboardInterrupt, SystemExit):
-            interrupted = True
+        except (KeyboardInterrupt, SystemExit, Cancelled):
+            waits = False
             raise
         finally:
-            left = [started for started in batch.values() if not started.cancel()]
-            wait(() if interrupted else left)
+            left = {key: started for key, started in batch.items() if not started.cancel()}
+            if waits:
+                wait(left.values())
+            else:
+                self._left |= left
             self._started = {key: started for key, started in self._started.items() if batch.get(key) is not started}
 
     def _start(self, batch: dict[str, Future[build.Built]], request: Request) -> None:
@@ -77,11 +85,13 @@ class BuildsAhead:
         own = backend(request.device)
         if not (own.builds_apart and own.available()):
             return
-        submission = request.submission
-        if submission.source_hash not in self._started and self._resources.cache.get(submission) is None:
+        submission, key = request.submission, request.submission.source_hash
+        if key not in self._started and self._resources.cache.get(submission) is None:
             niceness = LATER_NICENESS if self._started else 0
-            started = self._pool.submit(self._resources.build_apart, submission, request.device, niceness=niceness)
-            self._started[submission.source_hash] = batch[submission.source_hash] = started
+            started = self._left.pop(key, None)
+            if started is None:
+                started = self._pool.submit(self._resources.build_apart, submission, request.device, niceness=niceness)
+            self._started[key] = batch[key] = started
 
     def under_way(self, submission: Submission) -> bool:
         """Whether the build of this submission has begun and not ended."""
@@ -89,11 +99,14 @@ class BuildsAhead:
         return started is not None and not started.done()
 
     def get(self, request: Request) -> BuildResult | None:
-        """The build's result, made now unless it was started; None if a kept build serves. Raises Stopped."""
+        """The build's result, made now unless it was started; None if a kept build serves.
+
+        Raises Stopped, and Interrupted once nobody wants the verdict any more; the build goes on.
+        """
         submission = request.submission
         started = self._started.pop(submission.source_hash, None)
         if started is not None:
-            return started.result().result
+            return interrupt.result(started).result
         if not backend(request.device).available():
             ahead = [step for step in (step_for(request),) if step is not None]
             return self._resources.build_apart(submission, request.device, ahead=ahead).result

@@ -1,11 +1,13 @@
 """Which build is waited for, and which only might be."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
 
 from grader.catalog.requests import make_request
+from grader.errors import Cancelled
 from grader.grading.builds_ahead import LATER_NICENESS, BuildsAhead
 from grader.grading.pipeline import Pipeline
 from grader.options import GraderOptions
@@ -104,3 +106,37 @@ def test_who_interrupts_a_batch_does_not_wait_for_compilers(resources, monkeypat
         interrupted()
     assert not ended.is_set()
     free.set()
+
+
+def test_a_stopped_request_does_not_wait_for_its_build_and_another_batch_takes_builds_over(
+    pipeline, resources, monkeypatch
+):
+    begun, free, ended = threading.Semaphore(0), threading.Event(), threading.Event()
+    build_apart = resources.build_apart
+
+    def slowly(submission, device, **options):
+        built = build_apart(submission, device, **options)
+        begun.release()
+        free.wait(30)
+        ended.set()
+        return built
+
+    monkeypatch.setattr(resources, "build_apart", slowly)
+    pipeline.builds = BuildsAhead(resources)
+    monkeypatch.setattr(pipeline.builds, "_pool", ThreadPoolExecutor(2))
+    monkeypatch.setattr(pipeline, "_graded", lambda one, upcoming: pipeline.builds.get(one))
+    monkeypatch.setattr(pipeline, "_look_ahead", lambda _: None)
+    unwanted, other = request("a"), request("b")
+
+    def stop():
+        for _ in range(2):
+            begun.acquire(timeout=30)
+        pipeline.stop(unwanted)
+
+    threading.Thread(target=stop).start()
+    with pytest.raises(Cancelled):
+        next(pipeline.grade_many([unwanted, other]))
+    assert not ended.is_set()
+    threading.Timer(0.5, free.set).start()
+    assert list(pipeline.grade_many([other])) == [None]
+    assert sorted(author for author, _ in resources.asked) == ["a", "b"]
