@@ -47,8 +47,6 @@ class BuildsAhead:
         self.at_a_time = builds_at_a_time()
         self._pool = ThreadPoolExecutor(self.at_a_time)
         self._started: dict[str, Future[build.Built]] = {}
-        self._left: dict[str, Future[build.Built]] = {}
-        """Builds under way of batches that have ended."""
 
     def close(self) -> None:
         """Give up what has not begun; what is under way ends with the workers."""
@@ -63,19 +61,16 @@ class BuildsAhead:
         """
         batch: dict[str, Future[build.Built]] = {}
         waits = True
-        self._left = {key: started for key, started in self._left.items() if not started.done()}
         try:
             yield partial(self._start, batch)
         except (KeyboardInterrupt, SystemExit, Cancelled):
             waits = False
             raise
         finally:
-            left = {key: started for key, started in batch.items() if not started.cancel()}
-            if waits:
-                wait(left.values())
-            else:
-                self._left |= left
-            self._started = {key: started for key, started in self._started.items() if batch.get(key) is not started}
+            left = [started for started in batch.values() if not started.cancel()]
+            wait(left if waits else ())
+            over = [started for started in batch.values() if started.done()]
+            self._started = {key: started for key, started in self._started.items() if started not in over}
 
     def _start(self, batch: dict[str, Future[build.Built]], request: Request) -> None:
         """Build in the background, unless it is kept or under way.
@@ -88,9 +83,7 @@ class BuildsAhead:
         submission, key = request.submission, request.submission.source_hash
         if key not in self._started and self._resources.cache.get(submission) is None:
             niceness = LATER_NICENESS if self._started else 0
-            started = self._left.pop(key, None)
-            if started is None:
-                started = self._pool.submit(self._resources.build_apart, submission, request.device, niceness=niceness)
+            started = self._pool.submit(self._resources.build_apart, submission, request.device, niceness=niceness)
             self._started[key] = batch[key] = started
 
     def under_way(self, submission: Submission) -> bool:
