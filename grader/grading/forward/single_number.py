@@ -10,6 +10,7 @@ import torch
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.compare.scaling import ROUNDING_RESIDUAL, factor_text, scale_remedy
 from grader.grading.forward.one_forward import outputs_of
+from grader.grading.messages import in_backticks
 from grader.grading.oracle import variations
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
@@ -47,12 +48,12 @@ def constant_factor(
 
 
 def _of_extents(factor: float, case: Case) -> str | None:
-    """The factor as a ratio of two extents of the inputs, such as `12/40, both extents of x`."""
+    """The factor as a ratio of two extents of the inputs, such as "12/40, extents of `x`"."""
     extents: dict[int, str] = {}
     for index, value in enumerate(case.inputs):
         for extent in value.shape if isinstance(value, torch.Tensor) else ():
             extents.setdefault(extent, case.operand_names.get(f"input[{index}]", f"input[{index}]"))
     for above, below in itertools.permutations(extents, 2):
         if abs(above / below - factor) < ROUNDING_RESIDUAL * factor:
-            return f"{above}/{below}, extents of `{extents[above]}` and `{extents[below]}`"
+            return f"{above}/{below}, extents of {in_backticks(list(dict.fromkeys((extents[above], extents[below]))))}"
     return None
