@@ -26,9 +26,9 @@ from pydantic import TypeAdapter
 from sqlalchemy import text
 
 from db.against import Speedup, read_over_compile
+from db.bound import is_beyond
 from db.labels import SOLUTIONS, LabelChoice
 from db.metrics import shared_ranks
-from db.standings import MAX_SHARE_OF_BOUND
 from db.store import Store
 from db.summaries import Entry, Summary, attempts, summaries
 from grader.verdict.models import NO_DEVICE, Device
@@ -227,7 +227,7 @@ class _Placed:
 def _plausible(
     speedup: float | None, ci_low: float | None, ci_high: float | None, share_of_bound: float | None
 ) -> tuple[float, float] | None:
-    if speedup is None or ci_low is None or (share_of_bound is not None and share_of_bound > MAX_SHARE_OF_BOUND):
+    if speedup is None or ci_low is None or is_beyond(share_of_bound):
         return None
     interval = ci_low, ci_low if ci_high is None else ci_high
     return interval if all(math.isfinite(figure) and figure > 0 for figure in (speedup, *interval)) else None

@@ -15,7 +15,8 @@ from sqlalchemy import ColumnElement, func, literal_column, select
 from sqlmodel import SQLModel
 
 from db.against import Speedup, over_compile
-from db.standings import MAX_SHARE_OF_BOUND, SOURCE_KEY
+from db.bound import at_most_the_bound, is_beyond
+from db.standings import SOURCE_KEY
 from db.store import Store
 from db.tables import EnvironmentRow, verdicts
 from grader.verdict.columns import LISTED
@@ -90,13 +91,12 @@ class Row:
     def believed(self, board: Literal["total", "forward"]) -> Speedup | None:
         """The speedup that means count: at most that of the roofline bound, None if it is far beyond."""
         if board == "total":
-            speedup, share = self.total, self.total_share_of_bound or 0.0
+            speedup, share = self.total, self.total_share_of_bound
         else:
-            speedup, share = self.forward, self.forward_share_of_bound or 0.0
-        if speedup is None or share > MAX_SHARE_OF_BOUND:
+            speedup, share = self.forward, self.forward_share_of_bound
+        if speedup is None or is_beyond(share):
             return None
-        share = max(1.0, share)
-        return Speedup(speedup.value / share, speedup.low / share, speedup.high / share)
+        return Speedup(*(at_most_the_bound(one, share) for one in (speedup.value, speedup.low, speedup.high)))
 
     @property
     def right_forward(self) -> bool:

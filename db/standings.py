@@ -20,11 +20,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert, text
 
+from db.bound import MAX_SHARE_OF_BOUND
 from db.tables import LabelledStandingRow, StandingRow
 from grader.verdict.models import SAYS_NOTHING
-
-MAX_SHARE_OF_BOUND = 1.10
-"""Ratio to the speedup at the roofline bound above which nothing is ranked: the bound's own error is smaller."""
 
 KEY = ("problem", "problem_hash", "device_name", "author", "label", "strict_fp32", "precision")
 """Columns that tell standings apart."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from pydantic import Field
 
 from db import metrics
+from db.bound import at_most_the_bound
 from db.metrics import shared_ranks
 from grader.verdict.models import Device, Status
 from grader.verdict.value import Value
@@ -54,15 +55,12 @@ class Entry(Value):
 
     @property
     def floored(self) -> tuple[float, float, float] | None:
-        """Speedup and interval, at most the roofline bound's: one impossible time must not dominate a mean.
-
-        None without a rank.
-        """
+        """Speedup and interval, at most the roofline bound's; None without a rank."""
         if self.rank is None or self.speedup is None or self.ci_low is None:
             return None
-        share = max(1.0, self.share_of_bound or 0.0)
-        ci_high = self.ci_low if self.ci_high is None else self.ci_high
-        return self.speedup / share, self.ci_low / share, ci_high / share
+        figures = self.speedup, self.ci_low, self.ci_low if self.ci_high is None else self.ci_high
+        speedup, low, high = (at_most_the_bound(one, self.share_of_bound) for one in figures)
+        return speedup, low, high
 
 
 class Summary(Value):

@@ -9,9 +9,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from db.bound import MAX_SHARE_OF_BOUND, is_beyond
 from db.labels import NOT_SOLUTIONS
 from db.leaderboard import Leaderboard
-from db.standings import MAX_SHARE_OF_BOUND
 from db.summaries import Entry, Summary
 from grader.report.console import clean, one_line, plain_table
 from grader.report.json_csv import csv_lines, escaped_json
@@ -121,7 +121,7 @@ def remarks(entry: Entry) -> Iterator[str]:
     """Remarks on an entry: not timed, not ranked, quick, another sandbox, labels."""
     if entry.speedup is None:
         yield "not timed"
-    elif (entry.share_of_bound or 0.0) > MAX_SHARE_OF_BOUND:
+    elif is_beyond(entry.share_of_bound):
         yield f"above {MAX_SHARE_OF_BOUND:.0%} of the roofline bound, not ranked"
     if entry.quick:
         yield "quick"

@@ -7,11 +7,11 @@ import pytest
 from sqlalchemy import text
 
 from db import Store
+from db.bound import MAX_SHARE_OF_BOUND
 from db.labels import EVERYTHING, SOLUTIONS, LabelChoice
 from db.leaderboard import leaderboard
 from db.metrics import pass_at_k
 from db.rows import counted, read_rows
-from db.standings import MAX_SHARE_OF_BOUND
 from grader.verdict.models import Device, Settings, Status
 from tests import samples
 
