@@ -11,7 +11,7 @@ from grader.grading.control import reference_passes, with_memory
 from grader.grading.messages import diagnose
 from grader.grading.oracle.case import Answers
 from grader.grading.stopped import Stopped
-from grader.verdict.models import Device
+from grader.verdict.models import Device, TimeLimits
 
 WRONG = diagnose("grad_wrong", "it is wrong", remedy="mend it", severity="error")
 
@@ -21,6 +21,7 @@ def passes(*tries):
     left, released = list(tries), []
 
     def check(reference):
+        assert reference.limits is candidate.limits
         found = left.pop(0)
         reference.ran_out_of_memory = found in ("short", "ended")
         if found in ("ended", "crashed"):
@@ -32,7 +33,7 @@ def passes(*tries):
         problem=SimpleNamespace(path="/problems/attention.py"),
         lent=lambda: nullcontext(SimpleNamespace()),
     )
-    candidate = SimpleNamespace(release=released.append)
+    candidate = SimpleNamespace(release=released.append, limits=TimeLimits(call=7.0))
     case = SimpleNamespace(training=True, answers=Answers())
     return reference_passes(candidate, oracle, case, "a check", check), len(released)
 

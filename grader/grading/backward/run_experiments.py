@@ -58,14 +58,14 @@ def run_experiments(
             oracle, cases.first
         ):
             continue
-        if error and not experiment.lasting:
+        if (error or diagnosis.code in INFORMATION) and not experiment.lasting:
             try:
                 diagnosis = _repeated(candidate, own_cases, experiment, diagnosis)
             except Stopped as stopped:
                 diagnoses.append(fold(_crashed(experiment, stopped), [diagnosis])[0])
                 break
         diagnoses.append(diagnosis)
-        if error and (experiment.lasting or diagnosis.code == "nondeterministic_grad"):
+        if diagnosis.severity == "error" and (experiment.lasting or diagnosis.code == "nondeterministic_grad"):
             break
     return errors_first(diagnoses)
 

@@ -24,22 +24,20 @@ def constant_factor(
 ) -> Pattern | None:
     """The pattern of an output that is the same multiple of the reference's in every draw. Raises Stopped.
 
-    None where the reference's number hardly varies: whatever else is wrong would look like a factor.
+    An error that is not proportional to the reference's number, such as a term left out, changes the factor by as much
+    as the number varies from draw to draw: the factors must agree far better than that.
     """
     right = case.outputs[name].reference64
     factor = factor_of(sealed, right) if sealed.numel() == 1 and case.values_comparable else None
     if factor is None or abs(factor - 1) < ROUNDING_RESIDUAL or oracle.is_slow(case):
         return None
-    varies = False
     for _ in range(OTHER_DRAWS):
         other = replace(case, inputs=tuple(oracle.draw(case.variant)[1]))
         due = variations.outputs_of(oracle, other)[name].reference64
         found = factor_of(outputs_of(candidate, other)[name], due)
-        if found is None or abs(found - factor) > ROUNDING_RESIDUAL * abs(factor):
+        varies = abs(float(due) / float(right) - 1)
+        if found is None or abs(found - factor) > min(ROUNDING_RESIDUAL * abs(factor), varies * abs(factor - 1) / 10):
             return None
-        varies |= abs(float(due) - float(right)) > 10 * ROUNDING_RESIDUAL * abs(float(right))
-    if not varies:
-        return None
     ratio = _of_extents(factor, case)
     shown, remedy = factor_text(factor), scale_remedy(factor)
     if ratio is not None:

@@ -3,6 +3,7 @@
 import gc
 import weakref
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +12,7 @@ from grader.grading.oracle import variations
 from grader.grading.oracle.other_inputs import other_inputs
 from grader.grading.resources import Resources
 from grader.grading.timing.roofline import counted_work
-from grader.verdict.models import Device
+from grader.verdict.models import Device, TimeLimits
 from tests.expected import problem
 
 
@@ -37,9 +38,9 @@ def test_other_values_are_asked_anew(oracle):
 
 
 def test_controls_of_other_values_are_made_anew(oracle):
-    case, seen = oracle.case("small"), []
+    case, seen, candidate = oracle.case("small"), [], SimpleNamespace(limits=TimeLimits())
     for one in (case, case, replace(case, inputs=tuple(value + 1 for value in case.inputs))):
-        assert reference_passes(None, oracle, one, "a check", lambda reference, one=one: seen.append(one))
+        assert reference_passes(candidate, oracle, one, "a check", lambda reference, one=one: seen.append(one))
     assert len(seen) == 2
 
 
