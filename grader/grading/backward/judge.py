@@ -14,12 +14,13 @@ from grader.grading.backward.causes import explain
 from grader.grading.backward.experiments import Experiment, ExperimentCases, experiments
 from grader.grading.backward.mistakes import rounded_gradients
 from grader.grading.backward.products import JudgedProduct, judge_product
-from grader.grading.backward.run_experiments import FEWEST, INFORMATION, PRODUCTS_EACH, run_experiments
+from grader.grading.backward.run_experiments import FEWEST, PRODUCTS_EACH, run_experiments
 from grader.grading.budget import Drawn, Stopwatch, left_out
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.vjp import product, product_job
 from grader.grading.compare.expected import EPSILON
 from grader.grading.compare.scaling import REDUCED_PRECISION, ROUNDING_RESIDUAL, change
+from grader.grading.forward.probes import INFORMATION
 from grader.grading.messages import MAX_LISTED, diagnose, on_another_draw, said_of_eval
 from grader.grading.oracle import known_mistakes
 from grader.grading.oracle.case import Case

@@ -10,6 +10,7 @@ from grader.grading.backward.experiments import Experiment, ExperimentCases
 from grader.grading.backward.experiments.conditions import nondeterministic_grad
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.control import reference_passes, with_memory
+from grader.grading.forward.probes import INFORMATION
 from grader.grading.messages import VARIES, diagnose, fold
 from grader.grading.oracle import capabilities
 from grader.grading.oracle.oracle import Oracle
@@ -23,10 +24,8 @@ PRODUCTS_EACH = 4
 """Forwards and backwards of an experiment in each mode, on average over all of them."""
 FEWEST = 3
 """Experiments that run however long they take. A choice."""
-_CONTROLLED = ("not_comparable", "nondeterministic_grad", "stale_saved_state", "assumes_contiguous_input")
+_CONTROLLED = ("not_comparable", "nondeterministic_grad", "stale_saved_state", *INFORMATION)
 """Codes whose warnings, too, are dropped if the reference gets them: cuDNN's convolutions sum in any order."""
-INFORMATION = ("assumes_contiguous_input",)
-"""Experiments that decide nothing, not by a crash either: they ask for what get_inputs does not promise."""
 
 
 def run_experiments(
@@ -106,6 +105,7 @@ def _crashed(experiment: Experiment, stopped: Stopped) -> Diagnosis:
     if stopped.kill is not None or stopped.diagnosis.code != "crashed":
         raise stopped
     what = f"{experiment.question} Instead: {stopped.diagnosis.message}"
+    # What get_inputs does not promise decides nothing, by a crash either.
     severity: Severity = "info" if experiment.code in INFORMATION else "error"
     return diagnose(experiment.code, what, remedy=experiment.remedy, severity=severity, detail=stopped.diagnosis.detail)
 

@@ -33,7 +33,7 @@ in float64."""
 NARROW = "narrow_inputs"
 """The probe of inputs unlike the drawn ones, which runs last of all (`other_inputs.py`)."""
 INFORMATION = frozenset({"assumes_contiguous_input"})
-"""Probes that decide nothing; they are left out where each new layout of an input is compiled for."""
+"""Probes and experiments that decide nothing; they are left out where each new layout of an input is compiled for."""
 _PROBES: dict[str, Probe] = {}
 
 

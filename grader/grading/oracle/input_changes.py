@@ -237,11 +237,14 @@ def _paired_dims(value: torch.Tensor) -> range:
     return range(1 if value.dim() > 1 else 0, value.dim())
 
 
+def _comes_near_zero(value: torch.Tensor) -> bool:
+    return float(value.abs().min()) < float(value.double().square().mean().sqrt()) / 10
+
+
 def _first_zero(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
     """Not where zero is the end of the range, as of probabilities, or drawn elements keep away from it."""
-    near = float(value.abs().min()) < float(value.double().square().mean().sqrt()) / 10
     inside = structure.low < 0 < structure.high
-    if not near or not inside or not structure.dense or value.dim() < 2:
+    if not _comes_near_zero(value) or not inside or not structure.dense or value.dim() < 2:
         return None
     copy = value.clone(memory_format=torch.contiguous_format)
     copy[0] = 0
@@ -250,8 +253,7 @@ def _first_zero(structure: Structure, value: torch.Tensor) -> torch.Tensor | Non
 
 def _some_zeros(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
     """One in 64 elements. Not where drawn elements keep away from zero."""
-    near = float(value.abs().min()) < float(value.double().square().mean().sqrt()) / 10
-    if structure.low < 0 or not near or not structure.dense:
+    if structure.low < 0 or not _comes_near_zero(value) or not structure.dense:
         return None
     copy = value.clone(memory_format=torch.contiguous_format)
     copy.view(-1)[::64] = 0

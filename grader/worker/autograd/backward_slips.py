@@ -41,10 +41,7 @@ FLAGS = (
 operator ends the process."""
 SIGNS = {"add": torch.ops.aten.sub.Tensor, "sub": torch.ops.aten.add.Tensor}
 """What takes its second operand with the other sign."""
-SIGN_DECIDES = {
-    "threshold_backward": torch.ops.aten.threshold_backward.default,
-    "leaky_relu_backward": torch.ops.aten.leaky_relu_backward.default,
-}
+SIGN_DECIDES = ("threshold_backward", "leaky_relu_backward")
 """Derivatives for which the sign of their second operand decides."""
 WHOLE = "the backward"
 """The place of an operator that is no step of a derivative."""
@@ -146,6 +143,9 @@ class BackwardSlips(OperatorMode):
         if name in SIGNS and len(operands) > 1:
             other = self._described(function, operands[1][0], args)
             yield f"the other sign of {other} in a `{name}` of {self._place}", partial(SIGNS[name], *args, **kwargs)
+        if name in SIGN_DECIDES:
+            turned = partial(with_operand, function, args, kwargs, 1, -args[1])
+            yield f"`{name}` of {self._place} where `self` has the other sign", turned
         if name in ("mul", "div") and len(operands) == 1 and type(args[1]) in (int, float):
             yield f"a `{name}` by {args[1]:.6g} of {self._place} left out", operands[0][1].clone
         if not function.is_view:
@@ -216,14 +216,10 @@ def _of_many(name: str, place: str, args: tuple[Any, ...], kwargs: dict[str, Any
             what = f"a `sum` over dimension {dim % args[0].dim()} of {place} that takes only index 0 (the first)"
             yield what, partial(torch.sum, first, list(args[1]), keepdim=kept)
         if place != WHOLE and kept and len(args[1]) == 1:
-            for dim in range(args[0].dim()):
-                what = f"a `sum` over dimension {dim} for {args[1][0] % args[0].dim()} of {place}"
+            own = args[1][0] % args[0].dim()
+            for dim in (other for other in range(args[0].dim()) if other != own):
+                what = f"a `sum` over dimension {dim} for {own} of {place}"
                 yield what, partial(torch.sum, args[0], dim, keepdim=True)
-    if name in SIGN_DECIDES:
-        yield (
-            f"`{name}` of {place} where `self` has the other sign",
-            lambda: SIGN_DECIDES[name](args[0], -args[1], *args[2:]),
-        )
     if name in OVERWRITES:
         yield f"`{name}` of {place} that keeps one of the values for an index", partial(OVERWRITES[name], *args[:4])
     if name.startswith("max_pool") and name.endswith("_with_indices_backward"):
