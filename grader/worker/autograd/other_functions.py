@@ -46,6 +46,9 @@ OVERWRITES: dict[str, Callable[..., torch.Tensor]] = {"scatter_add": torch.scatt
 SAME_VALUES = ("clone", "contiguous", "to", "detach", "float", "double", "type", "type_as", "expand", "expand_as")
 """Functions that leave values as they are."""
 
+HALVES = {"rsqrt": (torch.sqrt, torch.reciprocal)}
+"""Functions of which only the first half changes places with another step, as the root with an epsilon's sum."""
+
 
 class Order:
     """Two steps in a row that keep the shape of their first argument, such as a sum and a product."""
@@ -64,8 +67,9 @@ class Order:
         self._last = result, function, args, kwargs
         if last is not None and last[0] is value and function is not last[1]:
             _, before, of_before, options = last
-            what = f"`{name_of(function)}` before `{name_of(before)}`"
-            yield what, lambda: before(function(of_before[0], *args[1:], **kwargs), *of_before[1:], **options)
+            first, rest = HALVES.get(name_of(function), (function, lambda swapped: swapped))
+            what = f"`{name_of(first)}` before `{name_of(before)}`"
+            yield what, lambda: rest(before(first(of_before[0], *args[1:], **kwargs), *of_before[1:], **options))
 
 
 def name_of(function: Callable[..., Any]) -> str:

@@ -1,4 +1,4 @@
-"""Sums that leave out their tail, as a loop over whole tiles does."""
+"""Sums over whole tiles without their tail, as a loop does, or over the last tile alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ PRODUCTS = {"mm": -2, "bmm": -2, "matmul": -2, "linear": -1}
 
 
 def tails(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Slips:
-    """The function over as many elements as whole tiles have; nothing where they have all or none."""
+    """The function over as many elements as whole tiles have, and a product over the last tile alone.
+
+    Nothing where that is all or none.
+    """
     value = args[0] if args else None
     if not isinstance(value, torch.Tensor) or not value.is_floating_point() or not value.dim():
         return
@@ -26,6 +29,10 @@ def tails(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs
         for kept in whole_tiles(extent):
             factors = value.narrow(-1, 0, kept), args[1].narrow(PRODUCTS[name], 0, kept)
             yield f"`{name}` over the first {kept} of {extent} terms", partial(function, *factors, *args[2:], **kwargs)
+        for kept in last_tiles(extent):
+            first = extent - kept
+            factors = value.narrow(-1, first, kept), args[1].narrow(PRODUCTS[name], first, kept)
+            yield f"`{name}` over the last {kept} of {extent} terms", partial(function, *factors, *args[2:], **kwargs)
     elif name in ("sum", "mean"):
         for dim in _dimensions(value, args[1] if len(args) > 1 else kwargs.get("dim")):
             extent = value.shape[dim]
@@ -38,6 +45,11 @@ def tails(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs
 def whole_tiles(extent: int) -> Iterator[int]:
     """The elements that loops over whole tiles reach, where they leave some out."""
     yield from sorted({extent - extent % tile for tile in TILES if extent % tile and extent > tile}, reverse=True)
+
+
+def last_tiles(extent: int) -> Iterator[int]:
+    """The elements of the last tile, which a loop leaves that writes what it should add."""
+    yield from sorted({extent % tile or tile for tile in TILES if extent > tile})
 
 
 def _weighted(compute: Callable[[], torch.Tensor], weight: float) -> torch.Tensor:

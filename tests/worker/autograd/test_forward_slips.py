@@ -80,6 +80,8 @@ def normed(x, dim):
             lambda x: x[..., :4].sum(-1) / 6,
         ),
         (lambda x: x @ x.mT, "`matmul` over the first 4 of 6 terms", lambda x: x[..., :4] @ x[..., :4].mT),
+        (lambda x: x @ x.mT, "`matmul` over the last 2 of 6 terms", lambda x: x[..., 4:] @ x[..., 4:].mT),
+        (lambda x: (x * x + 0.1).rsqrt(), "`sqrt` before `add`", lambda x: 1 / (x.abs() + 0.1)),
         (
             lambda x: functional.linear(x, x[0, 0], x[0, 0, :, 0]),
             "`linear` over the first 4 of 6 terms",
@@ -214,6 +216,11 @@ def test_layers_of_one_shape_are_told_apart_by_their_parameters():
             lambda x: torch.stack([x[1], x[2]]),
         ),
         (lambda x: (2 - x).exp(), "the operands of `rsub` exchanged", lambda x: (x - 2).exp()),
+        (
+            lambda x: functional.batch_norm(x, None, None, training=True, eps=0.1),
+            "`sqrt` before `add` in `batch_norm`",
+            lambda x: (x - x.mean((0, 2, 3), keepdim=True)) / (x.std((0, 2, 3), keepdim=True, correction=0) + 0.1),
+        ),
         (
             lambda x: functional.layer_norm(x, x.shape[-1:], eps=0.1),
             "`sub` without its second operand of shape [3, 4, 5, 1] in `layer_norm`",
