@@ -57,8 +57,8 @@ def honest():
 def judge_draws(resources, problem, submission, variant):
     """Each case with the errors of its gradients and probes, over many draws of a variant."""
     oracle = resources.oracle(problem, Device.CPU)
-    modes = (True, False) if oracle.modes_differ(variant) else (True,)
-    constructor = oracle.constructed_under
+    modes = (True, False) if oracle.models.modes_differ(variant) else (True,)
+    constructor = oracle.models.constructed_under
     with resources.candidate(submission, Device.CPU, reference_constructor=constructor) as candidate:
         for training, draw in itertools.product(modes, range(DRAWS)):
             case = oracle.case(variant, training=training, draw=draw)
@@ -70,7 +70,7 @@ def judge_draws(resources, problem, submission, variant):
             bounds = [inspection.judge_bounds(candidate, case, backward=back, seconds=20) for back in both]
             diagnoses += [diagnosis for diagnosis in bounds if diagnosis is not None]
             yield case, [diagnosis for diagnosis in diagnoses if diagnosis.severity == "error"]
-    oracle.forget(variant)
+    oracle.cases.forget(variant)
 
 
 @pytest.mark.slow

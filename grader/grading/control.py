@@ -70,7 +70,7 @@ def reference_passes(
 
 def _passes(oracle: Oracle, check: Check, severities: Sequence[str], limits: TimeLimits) -> bool | None:
     """Whether the reference passes; None where memory ran out, which says neither."""
-    with oracle.lent() as worker:
+    with oracle.models.lent() as worker:
         reference = Candidate(worker, oracle.device, limits)
         try:
             diagnosis = check(reference)

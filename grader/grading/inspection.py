@@ -119,7 +119,7 @@ def _reference_calls(oracle: Oracle, case: Case, backward: bool) -> dict[str, in
     job.step(_profile_step(job, case, case.wrt if backward else ()))
     job.step(p.Drop())
     try:
-        profiled = oracle.run(job).of(p.Profiled)[0]
+        profiled = oracle.process.run(job).of(p.Profiled)[0]
     except ProblemError:
         return {}
     return {kernel.name: kernel.calls for kernel in profiled.kernels}

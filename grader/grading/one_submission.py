@@ -152,7 +152,7 @@ class Grading:
                 self.worker,
                 self.request.device,
                 self.resources.limits,
-                reference_constructor=self.oracle.constructed_under,
+                reference_constructor=self.oracle.models.constructed_under,
                 own=constants(self.oracle, self.todo.cases),
                 captures_graphs="cuda_graph" in labels(self.request.submission.source, ""),
             )
@@ -227,7 +227,7 @@ class Grading:
             return
         with record.stage("inspection"), ThreadPoolExecutor(1) as thread:
             # PyTorch takes ten times as long for the operators of a network when each is watched.
-            seconds = self.oracle.budget.stage_seconds + 10 * self.oracle.seconds_of(case)
+            seconds = self.oracle.budget.stage_seconds + 10 * self.oracle.costs.seconds_of(case)
             seconds = min(seconds, self.resources.limits.call)
             if self.backend.profiles_quickly or not self.options.quick:
                 record.inspected = inspection.profile(self.candidate, self.oracle, case, backward=differentiated)

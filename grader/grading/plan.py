@@ -116,7 +116,7 @@ def make(
         experiments=_experiments(oracle, chosen[0]) if differentiates else (),
         noise=tuple(
             case
-            for key, case in oracle.noise.items()
+            for key, case in oracle.cases.not_compared.noise.items()
             if key in {(planned.variant, planned.training) for planned in cases}
         ),
         timed=oracle.case(chosen[-1]),
@@ -127,7 +127,7 @@ def make(
 
 def variants(oracle: Oracle, only: str | None = None) -> list[str]:
     """Names of variants in the order of comparison; the last one is timed. Raises UserError."""
-    known = [name for name in oracle.module.variants if name not in PARTS]
+    known = [name for name in oracle.models.module.variants if name not in PARTS]
     if only is not None:
         own = [name for name in known if name != ROWS]
         if only not in own:
@@ -141,9 +141,9 @@ def variants(oracle: Oracle, only: str | None = None) -> list[str]:
 def _sizes(oracle: Oracle, variant: str | None, scope: Scope, fewer_rows: bool) -> list[str]:
     chosen = variants(oracle, variant)
     if ROWS in chosen and not (fewer_rows and oracle.case(ROWS).state_bytes <= LARGE_CASE_BYTES):
-        oracle.forget(ROWS)
+        oracle.cases.forget(ROWS)
         chosen.remove(ROWS)
-    return [*chosen[:-1], scope] if scope in oracle.module.variants else chosen
+    return [*chosen[:-1], scope] if scope in oracle.models.module.variants else chosen
 
 
 def _cases(oracle: Oracle, chosen: Sequence[str], *, quick: bool, asks_more: bool) -> list[Case]:
@@ -159,21 +159,21 @@ def _cases(oracle: Oracle, chosen: Sequence[str], *, quick: bool, asks_more: boo
 
 def _probed(oracle: Oracle, cases: Sequence[Case]) -> tuple[Case, ...]:
     """The first size in both modes."""
-    if oracle.modes_differ(cases[0].variant):
+    if oracle.models.modes_differ(cases[0].variant):
         return tuple(cases[:2])
     return (cases[0].alike(also_in_eval=True),)
 
 
 def _experiments(oracle: Oracle, name: str) -> tuple[ExperimentCases, ...]:
     in_train, in_eval = (_experiment_cases(oracle, name, training=mode) for mode in (True, False))
-    if oracle.modes_differ(name):
+    if oracle.models.modes_differ(name):
         return tuple(one for one in (in_train, in_eval) if one.first.wrt)
     return (replace(in_train, eval_cases=in_eval if in_eval.first.wrt else None),)
 
 
 def _case(oracle: Oracle, name: str, *, training: bool, draw: int = 0) -> Case:
     """A case; in eval() the same as in train() if the reference does not distinguish the modes."""
-    differ = not training and oracle.modes_differ(name)
+    differ = not training and oracle.models.modes_differ(name)
     case = oracle.case(name, training=not differ, draw=draw)
     if training or differ:
         return case
@@ -182,12 +182,12 @@ def _case(oracle: Oracle, name: str, *, training: bool, draw: int = 0) -> Case:
 
 def _experiment_cases(oracle: Oracle, name: str, *, training: bool) -> ExperimentCases:
     first = _case(oracle, name, training=training)
-    kept = first if oracle.modes_differ(name) else oracle.case(name).alike(also_in_eval=True)
+    kept = first if oracle.models.modes_differ(name) else oracle.case(name).alike(also_in_eval=True)
     second = cache(partial(_second, oracle, first))
     return ExperimentCases(
         first=first,
         second=second,
-        others=lambda: oracle.draw(name)[1] if second() is first else first.inputs,
+        others=lambda: oracle.models.draw(name)[1] if second() is first else first.inputs,
         keeps_outputs=capabilities.keeps_outputs(oracle, kept),
         seconds=oracle.budget.experiment_seconds,
         outputs_may_change=partial(outputs_may_change, oracle),
@@ -197,8 +197,8 @@ def _experiment_cases(oracle: Oracle, name: str, *, training: bool) -> Experimen
 
 def _second(oracle: Oracle, first: Case) -> Case:
     """Another draw; the first again if it is large, or slow and no probe of the forward had another one made."""
-    mode = first.training or not oracle.modes_differ(first.variant)
-    made = CaseKey(first.variant, mode, 1) in oracle.cases
+    mode = first.training or not oracle.models.modes_differ(first.variant)
+    made = CaseKey(first.variant, mode, 1) in oracle.cases.made
     if is_large_case(oracle, first) or (oracle.is_slow(first) and not made):
         return first
     return _case(oracle, first.variant, training=first.training, draw=1)
@@ -232,18 +232,18 @@ def _notes(oracle: Oracle, cases: Sequence[Case], asks_more: bool, fewer_rows: b
             f"the inputs are large: the plain forward and backward and the timed calls were checked at {size}"
             f"{compared}, and everything else on the first {rows} rows"
         )
-    elif oracle.has_fewer_rows and asks_more and not fewer_rows:
+    elif oracle.models.has_fewer_rows and asks_more and not fewer_rows:
         texts.append("the submission failed with fewer rows, so the checks ran at full size")
     if asks_more and is_large_case(oracle, cases[0]):
         texts.append("the first size with its parameters is large: it has one draw, without the probes of the forward")
     if asks_more and not is_large_case(oracle, cases[0]) and oracle.is_slow(cases[0]):
-        seconds = oracle.seconds_of(cases[0])
+        seconds = oracle.costs.seconds_of(cases[0])
         texts.append(
             f"a forward and backward of the reference take {seconds:.2g} s, so that each size has one draw, and its "
             "baseline error one perturbed run"
         )
     for case in cases:
-        none = oracle.no_backward.get((case.variant, case.training))
+        none = oracle.cases.not_compared.why.get((case.variant, case.training))
         if none is not None:
             mode = "train()" if case.training else "eval()"
             elsewhere = any(other.wrt and other.training is case.training for other in cases)

@@ -56,7 +56,7 @@ def profile(resources: Resources, builds: BuildsAhead, options: GraderOptions, r
     work = counted_work(oracle, case)
     reference = _side(_of_reference(oracle, case, tf32), work, bound)
     oracle.release()
-    constructor = oracle.constructed_under
+    constructor = oracle.models.constructed_under
     with resources.candidate(request.submission, device, precision, reference_constructor=constructor) as candidate:
         job = candidate.script(case)
         _survey(job, device, case, candidate.wrt(case), tf32)
@@ -85,7 +85,7 @@ def _of_reference(oracle: Oracle, case: Case, tf32: bool) -> p.Surveyed:
     job = capabilities.script(oracle, case)
     _survey(job, oracle.device, case, case.wrt, tf32)
     try:
-        surveyed: p.Surveyed = oracle.run(job).of(p.Surveyed)[0]
+        surveyed: p.Surveyed = oracle.process.run(job).of(p.Surveyed)[0]
     except ProblemError as error:
         return p.Surveyed(trouble=str(error))
     return surveyed

@@ -67,10 +67,10 @@ class Resources:
     def close(self) -> None:
         """End all processes."""
         for oracle in self._oracles.values():
-            oracle.dismiss()
+            oracle.process.dismiss()
         self.launcher.dismiss_spares()
         for oracle in self._oracles.values():
-            oracle.close()
+            oracle.process.close()
         self._oracles.clear()
         self.launcher.close()
 
@@ -102,7 +102,7 @@ class Resources:
         """The problem's reference, warm or started now. Raises ProblemError."""
         key = (problem.source_hash, device, precision)
         oracle = self._oracles.pop(key, None)
-        if oracle is not None and oracle.is_broken:
+        if oracle is not None and oracle.process.is_broken:
             self._end(oracle)
             oracle = None
         if oracle is None:
@@ -124,15 +124,15 @@ class Resources:
     def _end(self, oracle: Oracle) -> None:
         """End a reference that nothing waits for; on a GPU, which takes a tenth of a second, in the background."""
         if backend(oracle.device).ends_in_background:
-            while oracle.workers:
-                self.launcher.dismiss(oracle.workers.pop())
-        oracle.close()
+            while oracle.process.workers:
+                self.launcher.dismiss(oracle.process.workers.pop())
+        oracle.process.close()
 
     def make_room(self) -> None:
         """Forget all references, and give back the device memory that their cases and past failures hold."""
         devices = {device for _, device, _ in self._oracles}
         while self._oracles:
-            self._oracles.popitem()[1].close()
+            self._oracles.popitem()[1].process.close()
         gc.collect()  # a traceback and its frames, which hold tensors, refer to each other
         for device in devices:
             backend(device).empty_cache()
@@ -145,7 +145,7 @@ class Resources:
         """Forget a reference after a failure."""
         oracle = self._oracles.pop((problem.source_hash, device, precision), None)
         if oracle is not None:
-            oracle.close()
+            oracle.process.close()
 
     def align(self, oracle: Oracle, candidate: Candidate, case: Case, limits: RoundLimits) -> float:
         """Move the reference to a process with the candidate's launch pace, or to the one closest to it.
@@ -163,18 +163,18 @@ class Resources:
         def apart(worker: WorkerClient) -> float:
             return _apart(worker.pace, wanted)
 
-        nearest, started = min(oracle.workers, key=apart), list[WorkerClient]()
+        nearest, started = min(oracle.process.workers, key=apart), list[WorkerClient]()
         end = time.monotonic() + limits.seconds
         try:
             while apart(nearest) > limits.pace_tolerance and time.monotonic() < end:
                 started.append(self.launcher.take(Role.REFERENCE, oracle.device))
                 started[-1].wait_ready()
                 nearest = min(nearest, started[-1], key=apart)
-            oracle.move_to(nearest)
+            oracle.models.move_to(nearest)
             return apart(nearest)
         finally:
             for worker in started:
-                if worker not in oracle.workers:
+                if worker not in oracle.process.workers:
                     worker.close()
 
     def baselines(self, oracle: Oracle, case: Case, *, tf32: bool) -> Baselines:

@@ -68,7 +68,8 @@ def end_and_measure_shares(worker: WorkerClient, oracle: Oracle, seconds: float)
     before = device.unused_bytes()
     worker.close()
     had = device.unused_bytes()
-    return Shares(had=had, held=had - before, needed=2 * oracle.worker.peak_device_bytes + shared + p.SPARE_BYTES)
+    peak = oracle.process.worker.peak_device_bytes
+    return Shares(had=had, held=had - before, needed=2 * peak + shared + p.SPARE_BYTES)
 
 
 def fills_memory(memory: Shares) -> Stopped | None:

@@ -269,7 +269,8 @@ def device(monkeypatch):
 
 
 def reference(peak):
-    return SimpleNamespace(device=None, worker=SimpleNamespace(peak_device_bytes=peak))
+    worker = SimpleNamespace(peak_device_bytes=peak)
+    return SimpleNamespace(device=None, process=SimpleNamespace(worker=worker))
 
 
 def test_memory_that_the_submission_itself_holds_was_not_withheld(device):

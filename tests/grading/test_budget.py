@@ -249,7 +249,8 @@ def test_a_gpu_has_room_for_more_draws_of_a_case(device, large):
 
 def test_of_inputs_unlike_the_drawn_ones_as_many_are_drawn_as_fit(monkeypatch):
     # A sixth of the time, at 0.025 s each.
-    slow = SimpleNamespace(budget=Budget(0.66), exact_seconds=lambda _: 0.02, seconds_of=lambda _: 0.03)
+    costs = SimpleNamespace(seconds_of=lambda _: 0.03)
+    slow = SimpleNamespace(budget=Budget(0.66), exact_seconds=lambda _: 0.02, costs=costs)
     drawn = {tuple(other_inputs._drawn_in_time(slow, None, range(12))) for _ in range(20)}
     assert {len(one) for one in drawn} == {4}
     assert len(drawn) > 10

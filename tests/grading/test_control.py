@@ -31,7 +31,7 @@ def passes(*tries):
     oracle = SimpleNamespace(
         device=Device.CPU,
         problem=SimpleNamespace(path="/problems/attention.py"),
-        lent=lambda: nullcontext(SimpleNamespace()),
+        models=SimpleNamespace(lent=lambda: nullcontext(SimpleNamespace())),
     )
     candidate = SimpleNamespace(release=released.append, limits=TimeLimits(call=7.0))
     case = SimpleNamespace(training=True, answers=Answers())

@@ -54,7 +54,7 @@ def judge_backward(
     variants: list[VariantResult] = []
     diagnoses: list[Diagnosis] = []
     selected: Sequence[Experiment] = ()
-    watch = Stopwatch(lambda: candidate.clock() - oracle.seconds_run)
+    watch = Stopwatch(lambda: candidate.clock() - oracle.process.seconds_run)
     for case in (*noise, *cases):
         with watch.of(case.variant):
             values_decide = not case.gradients_are_noise

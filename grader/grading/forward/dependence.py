@@ -65,7 +65,7 @@ def _with_other_codes(oracle: Oracle, case: Case, names: Sequence[str]) -> dict[
     """For each of these inputs that draws differ in, the case with another draw of it alone."""
     if not names:
         return {}
-    drawn = oracle.draw(case.variant)[1]
+    drawn = oracle.models.draw(case.variant)[1]
     changed = {name: drawn[input_index(name)] for name in names}
     return {
         name: case.with_operand(name, value)

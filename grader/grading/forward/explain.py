@@ -255,7 +255,7 @@ def right_for_fewer_parameters(candidate: Candidate, oracle: Oracle, case: Case,
     """A clause on the parameters for which the output is right, or None. Raises Stopped."""
     if not case.values_comparable:
         return None
-    traits, before = oracle.traits(case), oracle.constructed(case)
+    traits, before = oracle.traits(case), oracle.models.constructed(case)
     before = {name: value.to(case.state[name].device) for name, value in before.items()}
     moved = [name for name in case.state if name in traits.learned and not torch.equal(case.state[name], before[name])]
     signs = positive(case.state, before, frozenset(moved))

@@ -71,7 +71,7 @@ def _judge(
     candidate: Candidate, oracle: Oracle, cases: Sequence[Case], probed: Sequence[Case], seconds: float
 ) -> JudgedForward:
     """As `judge_forward`, for one way of pairing parameters."""
-    started, watch = time.monotonic(), Stopwatch(lambda: candidate.clock() - oracle.seconds_run)
+    started, watch = time.monotonic(), Stopwatch(lambda: candidate.clock() - oracle.process.seconds_run)
     variants, diagnoses, sizes_left_out = _compare(candidate, oracle, cases, watch, seconds)
     probes: tuple[str, ...] = ()
     if probed and not diagnoses:

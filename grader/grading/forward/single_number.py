@@ -32,7 +32,7 @@ def constant_factor(
     if factor is None or abs(factor - 1) < ROUNDING_RESIDUAL or oracle.is_slow(case):
         return None
     for _ in range(OTHER_DRAWS):
-        other = replace(case, inputs=tuple(oracle.draw(case.variant)[1]))
+        other = replace(case, inputs=tuple(oracle.models.draw(case.variant)[1]))
         due = variations.outputs_of(oracle, other)[name].reference64
         found = factor_of(outputs_of(candidate, other)[name], due)
         varies = abs(float(due) / float(right) - 1)

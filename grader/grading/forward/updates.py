@@ -105,7 +105,7 @@ def _chains(oracle: Oracle, case: Case) -> list[_Chain]:
     model is asked too, since an epsilon, a bias correction or a growing length shows in the first steps only. It is not
     asked if no output depends on what is updated, as in batch norm's train().
     """
-    inputs: list[Sequence[object]] = [oracle.draw(case.variant)[1] for _ in range(OTHER_DRAWS)]
+    inputs: list[Sequence[object]] = [oracle.models.draw(case.variant)[1] for _ in range(OTHER_DRAWS)]
     many = inputs * (1 if oracle.is_slow(case) else 2)  # a queue of rows holds some batches, a cache some tokens
     found = _after(oracle, case, [[*many, case.inputs], [case.inputs, *many]])
     if found and not _same(case, found[0].last):
@@ -139,7 +139,7 @@ def _after(
 
 def _new(oracle: Oracle, case: Case) -> Case:
     """The case with the constructor's values in what its forward updates."""
-    constructed = oracle.constructed(case)
+    constructed = oracle.models.constructed(case)
     return replace(case, state={**case.state, **{name: constructed[name] for name in case.updated_buffers}})
 
 

@@ -51,7 +51,7 @@ def takes_strided(oracle: Oracle, case: Case) -> bool:
     job.step(p.Forward(model=MODEL, inputs="a", tape="a", training=case.training))
     export_outputs(job, case, "a")
     job.step(p.Drop())
-    return _are_right(case, oracle.run(job, tolerate_failure=True), ["a"])
+    return _are_right(case, oracle.process.run(job, tolerate_failure=True), ["a"])
 
 
 @remembered
@@ -62,7 +62,7 @@ def keeps_outputs(oracle: Oracle, case: Case) -> bool:
     """
     job = script(oracle, case)
     add_forwards(job, oracle, case)
-    return _are_right(case, oracle.run(job, tolerate_failure=True), map(tape_of, case.modes))
+    return _are_right(case, oracle.process.run(job, tolerate_failure=True), map(tape_of, case.modes))
 
 
 def _are_right(case: Case, result: JobResult, tapes: Iterable[str]) -> bool:
@@ -82,7 +82,7 @@ def differentiates_twice(oracle: Oracle, case: Case) -> bool:
     cotangents = job.cotangents(case.cotangents)
     job.step(p.Backward(tape="a", grads="a", cotangents=cotangents, wrt=case.wrt, double="all"))
     job.step(p.Drop())
-    result = oracle.run(job, tolerate_failure=True)
+    result = oracle.process.run(job, tolerate_failure=True)
     return result.failure is None and bool(result.of(p.Gradients)[0].double_backward)
 
 
@@ -112,13 +112,13 @@ def outputs_may_change(oracle: Oracle, case: Case) -> bool:
     job.step(p.Overwrite(tape="a"))
     job.step(p.Backward(tape="a", grads="a", cotangents=job.cotangents(case.cotangents), wrt=case.wrt))
     job.step(p.Drop())
-    return oracle.run(job, tolerate_failure=True).failure is None
+    return oracle.process.run(job, tolerate_failure=True).failure is None
 
 
 def script(oracle: Oracle, case: Case) -> JobBuilder:
     """A job on the reference's model, with the case's parameters and buffers in place."""
-    oracle.ready(case)
-    job = JobBuilder(oracle.worker, oracle.device)
+    oracle.models.ready(case)
+    job = JobBuilder(oracle.process.worker, oracle.device)
     job.set_state(MODEL, case.state)
     return job
 
@@ -136,7 +136,7 @@ def add_forwards(job: JobBuilder, oracle: Oracle, case: Case) -> None:
 
     In each mode of the case. The other inputs differ in all elements: behind a ReLU, a few may have no effect.
     """
-    _, others = oracle.draw(case.variant)
+    _, others = oracle.models.draw(case.variant)
     for training in case.modes:
         keys = (tape := tape_of(training), *("b", "c") * (1 if oracle.is_slow(case) else 4))  # buffers may form a ring
         for key, inputs in ((tape, case.inputs), ("b", others), ("c", others)):

@@ -12,7 +12,7 @@ sums to the next.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, get_args
 
 import torch
@@ -87,26 +87,34 @@ def _is_rounding(
     return tolerance.passes(expected, two)
 
 
-def set_apart(
-    case: Case,
-    no_backward: MutableMapping[VariantMode, NoBackward],
-    noise: MutableMapping[VariantMode, Case],
-    modes_differ: Callable[[str], bool],
-) -> Case:
-    """The case without gradients that rounding decides.
+class NotCompared:
+    """The variants and modes of one reference whose gradients are not compared."""
 
-    The reason is kept in `no_backward`, and the case with its gradients in `noise`. If rounding decides the gradients
-    of another size in its mode, so it does for this one.
-    """
-    place = case.variant, case.training
-    known = (found for (_, mode), found in no_backward.items() if mode is case.training and found.is_noise)
-    found = no_backward.get(place) or next(known, None) or ill_posed(case, modes_differ)
-    if found is None:
-        return case
-    if case.wrt and found.is_noise:
-        noise.setdefault(place, case.alike(gradients_are_noise=True))
-    no_backward[place] = found
-    return case.without_gradients()
+    def __init__(self) -> None:
+        self.why: dict[VariantMode, NoBackward] = {}
+        """The reasons. Kept when cases go: one size tells it for others."""
+        self.noise: dict[VariantMode, Case] = {}
+        """Cases whose gradients rounding decides, with these gradients."""
+
+    def set_apart(self, case: Case, modes_differ: Callable[[str], bool]) -> Case:
+        """The case without gradients that rounding decides.
+
+        If rounding decides the gradients of another size in its mode, so it does for this one.
+        """
+        place = case.variant, case.training
+        known = (found for (_, mode), found in self.why.items() if mode is case.training and found.is_noise)
+        found = self.why.get(place) or next(known, None) or ill_posed(case, modes_differ)
+        if found is None:
+            return case
+        if case.wrt and found.is_noise:
+            self.noise.setdefault(place, case.alike(gradients_are_noise=True))
+        self.why[place] = found
+        return case.without_gradients()
+
+    def clear(self) -> None:
+        """Forget all reasons and cases."""
+        self.why.clear()
+        self.noise.clear()
 
 
 def ill_posed(case: Case, modes_differ: Callable[[str], bool]) -> NoBackward | None:

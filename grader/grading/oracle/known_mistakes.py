@@ -39,7 +39,7 @@ def as_constructed(oracle: Oracle, case: Case) -> Iterator[tuple[list[str], dict
     Only names that `trained_state.as_trained` has changed: each of the first MAX_LISTED alone, then all parameters, all
     buffers, and all.
     """
-    traits, before = oracle.traits(case), oracle.constructed(case)
+    traits, before = oracle.traits(case), oracle.models.constructed(case)
     moved = [name for name, value in case.state.items() if not torch.equal(value.cpu(), before[name].cpu())]
     if not oracle.runs_float64(case) or not case.values_comparable:
         return

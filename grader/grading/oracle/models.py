@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -17,14 +18,12 @@ from grader.grading.compare.blocks import are_finite, is_large
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass, evaluate_each
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE
-from grader.grading.oracle.first_look import at_another_size, first_look
+from grader.grading.oracle.first_look import at_another_size, first_look, outputs_alike, same
 from grader.grading.oracle.reference_process import ReferenceProcess
 from grader.grading.oracle.trained_state import as_trained
 from grader.grading.oracle.traits import Traits
 from grader.grading.oracle.values import OTHER_DRAWS, draw_inputs
 from grader.machine.backends import backend
-from grader.verdict.models import Device, Problem
-from grader.verdict.precision import Precision
 
 WORKERS_KEPT = 3
 """Workers of one reference: contexts on a GPU have about as many launch paces (worker/timing/pace.py)."""
@@ -41,14 +40,12 @@ class Constructed(NamedTuple):
     """As the constructor leaves it."""
 
 
-class ReferenceModels(ReferenceProcess):
-    """The reference of one problem on one device, with its models in a worker."""
+class ReferenceModels:
+    """The models of the reference in its process."""
 
-    def __init__(
-        self, problem: Problem, device: Device, worker: WorkerClient, precision: Precision = Precision.FP32
-    ) -> None:
-        super().__init__(problem, device, worker, precision)
-        module, dtype = load_problem(problem), precision.meaning.dtype
+    def __init__(self, process: ReferenceProcess) -> None:
+        self.process = process
+        module, dtype = load_problem(process.problem), process.precision.meaning.dtype
         self.module: ProblemModule = module if dtype is None else module.in_dtype(getattr(torch, dtype))
         self._constructed: Constructed | None = None
         self._looked: dict[tuple[str, bool, str], tuple[Traits, dict[str, torch.Tensor]]] = {}
@@ -59,28 +56,23 @@ class ReferenceModels(ReferenceProcess):
         """Whether the float64 model is in the worker, beside the float32 one."""
         self.detaches_kept = False
         """Whether what a forward keeps for the next one, such as a hidden state, is detached in between."""
-        self._import()
+        self._modes_differ: dict[str, bool] = {}
+        """By variant, as `modes_differ` found it."""
+        process.step(self.importing())
+
+    @property
+    def has_fewer_rows(self) -> bool:
+        """Whether the problem has one size and the reference takes fewer rows of its inputs (`fewer_rows`)."""
+        return ROWS in self.module.variants
 
     def move_to(self, worker: WorkerClient) -> None:
-        """Make this worker, a new one or one of `workers`, the active one. Raises ProblemError."""
-        if worker is self.worker:
+        """Make this worker, a new one or one that the process kept, the active one. Raises ProblemError."""
+        if worker is self.process.worker:
             return
         self.release()
         self._forget_models()
-        new = worker not in self.workers
-        self.workers = [worker, *(other for other in self.workers if other is not worker)]
-        self._keep(WORKERS_KEPT)
-        if new:
-            self._import()
-
-    def dismiss(self) -> None:
-        """Begin to end the processes, so that `close` waits less."""
-        for worker in self.workers:
-            worker.dismiss()
-
-    def close(self) -> None:
-        """End the processes."""
-        self._keep(0)
+        if self.process.activate(worker, keep=WORKERS_KEPT):
+            self.process.step(self.importing())
 
     def draw(
         self, variant: str, seed: int | None = None, *, repeats: bool = False
@@ -90,7 +82,7 @@ class ReferenceModels(ReferenceProcess):
         With `repeats`, some integers repeat where each may be any.
         """
         seed = chance.new_seed() if seed is None else seed
-        return draw_inputs(self.module.variants[variant], self.device, seed, repeats=repeats)
+        return draw_inputs(self.module.variants[variant], self.process.device, seed, repeats=repeats)
 
     def ready(self, case: Case) -> None:
         """Construct the model of the case's variant, in its mode."""
@@ -114,17 +106,14 @@ class ReferenceModels(ReferenceProcess):
     def lent(self) -> Iterator[WorkerClient]:
         """The worker with the reference imported, for models that are constructed elsewhere."""
         self._forget_models()
-        self._released = False
-        yield self.worker
+        self.process.is_released = False
+        yield self.process.worker
 
     def release(self) -> None:
         """Leave the device's memory to others; models are constructed again when they are needed."""
-        if backend(self.device).own_memory and not self._released:
+        if backend(self.process.device).own_memory and not self.process.is_released:
             self._forget_models()
-            self.step(p.Drop(models=True, keep_bytes=0))
-            self.worker.release_memory()
-            backend(self.device).empty_cache()
-            self._released = True
+            self.process.release()
 
     def construct(
         self, variant: str, init_inputs: Sequence[object], inputs: Sequence[object], training: bool
@@ -136,11 +125,11 @@ class ReferenceModels(ReferenceProcess):
             return held
         if held is None or held.init_inputs != encoded:
             self._forget_models()
-            self._pending += [p.Drop(models=True), self._construction(MODEL, encoded)]
+            self.process.pending += [p.Drop(models=True), self._construction(MODEL, encoded)]
         key, like_this = (variant, training, repr(encoded)), (training, repr(encoded))
         few = self._looked.get((ROWS, *like_this))
         if key not in self._looked and variant in WHOLE and few is not None:
-            self._looked[key] = at_another_size(self, few[0], inputs, training), few[1]
+            self._looked[key] = at_another_size(self.process, few[0], inputs, training), few[1]
         elif key not in self._looked:
             self._constructed = None  # in case the reference fails
             other_mode = self._looked.get((variant, not training, repr(encoded)))
@@ -154,17 +143,17 @@ class ReferenceModels(ReferenceProcess):
     ) -> tuple[Traits, dict[str, torch.Tensor]]:
         """The first look at the models of these constructor arguments; `constructed` as of `first_look`."""
         if not self._has_float64:
-            self._pending.append(self._construction(MODEL64, encoded))
+            self.process.pending.append(self._construction(MODEL64, encoded))
             self._has_float64 = True
         tensors = self._described.get(repr(encoded))
         if tensors is None:
-            job = JobBuilder(self.worker, self.device)
-            made = self.run(job).of(p.Constructed)[0]
+            job = JobBuilder(self.process.worker, self.process.device)
+            made = self.process.run(job).of(p.Constructed)[0]
             tensors = self._described[repr(encoded)] = made.parameters, made.buffers
-        found = first_look(self, *tensors, inputs, training, self._construction(MODEL, encoded), constructed)
+        found = first_look(self.process, *tensors, inputs, training, self._construction(MODEL, encoded), constructed)
         # Two thirds of the memory of both models are the float64 one's. On the CPU it is not worth the construction.
-        if backend(self.device).own_memory and any(map(is_large, found[1].values())):
-            self._pending += [p.Drop(models=True), self._construction(MODEL, encoded)]
+        if backend(self.process.device).own_memory and any(map(is_large, found[1].values())):
+            self.process.pending += [p.Drop(models=True), self._construction(MODEL, encoded)]
             self._has_float64 = False
         return found
 
@@ -198,25 +187,45 @@ class ReferenceModels(ReferenceProcess):
                     self._construct_float64()
                 yield one
 
-        return evaluate_each(self, traits, prepared(), streamed=streamed)
+        return evaluate_each(self.process, traits, prepared(), streamed=streamed)
 
     def _construct_float64(self) -> None:
         """Construct the float64 model beside the float32 one, with the next job."""
         if not self._has_float64:
             assert self._constructed is not None
-            self._pending.append(self._construction(MODEL64, self._constructed.init_inputs))
+            self.process.pending.append(self._construction(MODEL64, self._constructed.init_inputs))
             self._has_float64 = True
+
+    def modes_differ(self, variant: str) -> bool:
+        """Whether train() and eval() return other outputs, or update other buffers."""
+        if variant not in self._modes_differ:
+            self._modes_differ[variant] = self._find_whether_modes_differ(variant)
+        return self._modes_differ[variant]
+
+    def _find_whether_modes_differ(self, variant: str) -> bool:
+        init_inputs, inputs = self.draw(variant)
+        held = self.construct(variant, init_inputs, inputs, training=True)
+        if held.traits.stochastic:
+            return True
+        in_train = Pass(MODEL, inputs, as_trained(held.state, held.traits))
+        one, other = self.evaluate_each(held.traits, [in_train, replace(in_train, training=False)])
+        if one.structure != other.structure:
+            return True
+        if same(one.observed, other.observed):  # a comparison in every bit takes no further memory
+            return False
+        again = self.evaluate_each(held.traits, [in_train])
+        return not outputs_alike(one.observed, other.observed) or same(one.observed, next(again).observed)
 
     def constructed_under(self, case: Case, seed: int, on_device: bool) -> dict[str, torch.Tensor]:
         """Parameters and buffers as the constructor leaves them under a seed, on the device or on the CPU."""
         self.ready(case)
         construction = self._construction(MODEL, case.init_inputs)
-        job = JobBuilder(self.worker, self.device)
+        job = JobBuilder(self.process.worker, self.process.device)
         job.step(construction.model_copy(update={"seed": seed, "on_device": on_device}))
         parameters, buffers = self._described[repr(case.init_inputs)]
         specs = {info.name: TensorSpec.of(info) for info in (*parameters, *buffers)}
         job.export({p.state_source(MODEL, name): spec for name, spec in specs.items()})
-        sealed = self.run(job).sealed
+        sealed = self.process.run(job).sealed
         return {name: sealed[p.state_source(MODEL, name)] for name in specs}
 
     def start_from(self, case: Case, constructed: dict[str, torch.Tensor]) -> None:
@@ -231,7 +240,7 @@ class ReferenceModels(ReferenceProcess):
         return p.Construct(
             model=model,
             init_inputs=encoded,
-            device=backend(self.device).torch_device,
+            device=backend(self.process.device).torch_device,
             float64=model == MODEL64,
             detach_kept=self.detaches_kept,
             on_device=True,
@@ -251,23 +260,14 @@ class ReferenceModels(ReferenceProcess):
     def _forget_models(self) -> None:
         """Have the models constructed anew when they are needed."""
         self._constructed, self._has_float64 = None, False
-        self._pending = []
-
-    def _keep(self, count: int) -> None:
-        """End all workers but the first `count`."""
-        for worker in self.workers[count:]:
-            worker.close()
-        del self.workers[count:]
-
-    def _import(self) -> None:
-        self.step(self.importing())
+        self.process.pending = []
 
     def importing(self) -> p.Import:
         """The step that imports the problem."""
-        meaning = self.precision.meaning
+        meaning, problem = self.process.precision.meaning, self.process.problem
         return p.Import(
-            source=self.problem.source,
-            file_name=f"{self.problem.id}.py",
+            source=problem.source,
+            file_name=f"{problem.id}.py",
             class_name="Model",
             dtype=meaning.dtype,
             tf32=meaning.tf32,

@@ -144,7 +144,7 @@ def drawn_in_room(oracle: Oracle, nbytes: int, kinds: Sequence[_Kind]) -> list[_
 def _drawn_in_time(oracle: Oracle, case: Case, kinds: Sequence[_Kind]) -> list[_Kind]:
     """All of these kinds, or as many drawn ones as fit into the time of an experiment."""
     # A forward takes half as long as a forward and backward at most.
-    seconds_each = (oracle.exact_seconds(case) + oracle.seconds_of(case)) / 2
+    seconds_each = (oracle.exact_seconds(case) + oracle.costs.seconds_of(case)) / 2
     fitting = oracle.budget.experiment_seconds / max(seconds_each, LEAST_SECONDS)
     return _drawn(kinds, max(1, int(min(fitting, len(kinds)))))
 
@@ -177,7 +177,7 @@ def _with_other_parameters(oracle: Oracle, case: Case, structures: Mapping[int, 
     thinned = {name: _thinned(value) for name, value in moved.items()}
     yield OtherInputs(ZERO_PARAMETERS, replace(case, state={**case.state, **thinned}))
     # With the constructor's signs: what grows as an exponential does so for a positive number only.
-    signed = positive(moved, oracle.constructed(case), frozenset(moved))
+    signed = positive(moved, oracle.models.constructed(case), frozenset(moved))
     larger = {name: value * 10 for name, value in signed.items()}
     yield OtherInputs(LARGER_PARAMETERS, replace(case, state={**case.state, **larger}))
     large = {name: value * 100 for name, value in moved.items()}

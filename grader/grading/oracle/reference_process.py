@@ -24,12 +24,13 @@ class ReferenceProcess:
         self.problem, self.device, self.precision = problem, device, precision
         self.workers = [worker]
         """The active worker first, then others that were active before and are still running."""
-        self._released = False
+        self.is_released = False
+        """Whether no job ran since its memory was given back."""
         self.is_broken = False
         """Whether a job was lost or ran out of memory, so that nobody knows what the worker holds."""
         self.seconds_run = 0.0
         """How long all jobs together took."""
-        self._pending: list[p.Step] = []
+        self.pending: list[p.Step] = []
         """Steps that the next job begins with, whose answers nobody needs."""
 
     @property
@@ -54,9 +55,9 @@ class ReferenceProcess:
 
         `tolerate_failure` returns what a step raised, but for a lack of memory, which says nothing about the problem.
         """
-        self._released = False
-        job.begin_with(self._pending)
-        self._pending = []
+        self.is_released = False
+        job.begin_with(self.pending)
+        self.pending = []
         started = time.monotonic()
         try:
             result = job.run(timeout_seconds)
@@ -76,6 +77,35 @@ class ReferenceProcess:
                 f"{(failure.text.splitlines() or [''])[0]}"
             )
         return result
+
+    def release(self) -> None:
+        """Give all memory of the device back, with the models."""
+        self.step(p.Drop(models=True, keep_bytes=0))
+        self.worker.release_memory()
+        backend(self.device).empty_cache()
+        self.is_released = True
+
+    def activate(self, worker: WorkerClient, *, keep: int) -> bool:
+        """Make this worker the active one, of so many that are kept; whether it is a new one."""
+        new = worker not in self.workers
+        self.workers = [worker, *(other for other in self.workers if other is not worker)]
+        self.keep(keep)
+        return new
+
+    def keep(self, count: int) -> None:
+        """End all workers but the first `count`."""
+        for worker in self.workers[count:]:
+            worker.close()
+        del self.workers[count:]
+
+    def dismiss(self) -> None:
+        """Begin to end the processes, so that `close` waits less."""
+        for worker in self.workers:
+            worker.dismiss()
+
+    def close(self) -> None:
+        """End the processes."""
+        self.keep(0)
 
     def _lost(self, lost: WorkerLost) -> GraderError:
         error: type[GraderError] = ReferenceOutOfMemory if lost.status is Status.OUT_OF_MEMORY else ReferenceLost

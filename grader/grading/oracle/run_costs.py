@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
-from grader.grading.budget import LEAST_SECONDS
+from grader.grading.budget import LEAST_SECONDS, Budget, Stopwatch
 from grader.grading.compare import nonsmooth
-from grader.grading.oracle.case import nbytes_of
-from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation
+from grader.grading.oracle.case import Case, nbytes_of
+from grader.grading.oracle.evaluation import MODEL, MODEL64, Evaluation, Pass
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE
+from grader.grading.oracle.models import ReferenceModels
 from grader.grading.oracle.perturbed_runs import PERTURBED_RUNS, Again
 from grader.machine.backends import backend
-from grader.verdict.models import Device
 
 
 @dataclass(frozen=True)
@@ -41,41 +42,59 @@ class Pace:
 
 
 class RunCosts:
-    """The seconds of runs by variant and model, and the memory of float64 runs."""
+    """The seconds of the reference's runs by variant and model, and the memory of float64 runs."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, models: ReferenceModels, budget: Budget) -> None:
         self.spares_memory = False
         """Whether memory is short: no float64 run at full size."""
         self.unaffordable: set[str] = set()
         """Variants whose float64 runs did not fit into the device's memory or the time."""
-        self._device = device
+        self._models, self._budget = models, budget
         self._seconds: dict[str, dict[str, float]] = {}
+        self._steady: dict[str, float] = {}
+        """Seconds of the shortest of some further calls, of variants that seemed slow."""
 
-    def pace(self, variant: str, limit: float, clock: Callable[[], float]) -> Pace:
-        """The pace of a variant's runs, which keeps their seconds here. `limit` and `clock` are as in `Pace`."""
+    def pace(self, variant: str) -> Pace:
+        """The pace of a variant's runs, which keeps their seconds here."""
+        limit, clock = self._budget.product_seconds, self._models.process.clock
         return Pace(limit, clock, self._seconds.setdefault(variant, {}))
 
     def seconds(self, variant: str, model: str) -> float:
         """Seconds of a forward and backward; 0 where this model was not run by itself."""
         return self._seconds.get(variant, {}).get(model, 0.0)
 
-    def affords_float64(self, eager: Evaluation, peak_bytes: int, limit: float) -> bool:
-        """Whether a float64 run at full size fits into `limit` seconds and into a GPU's free memory.
+    def is_slow(self, case: Case) -> bool:
+        """Whether a pass of this size takes so long that it has one draw and one perturbed run."""
+        return self.seconds_of(case) > self._budget.product_seconds
+
+    def seconds_of(self, case: Case) -> float:
+        """Seconds of a forward and backward of this size, on average over the runs of a case."""
+        pace, variant = self.pace(case.variant), case.variant
+        first = pace.seconds.get(MODEL, 0.0)
+        if pace.average(first) <= pace.limit:
+            return pace.average(first)
+        if variant not in self._steady:
+            watch, again = Stopwatch(pace.clock), partial(self._models.ask, case, [Pass.of(case)])
+            self._steady[variant] = watch.steady(variant, pace.limit, lambda: next(again()))
+        return pace.average(min(first, self._steady[variant]))
+
+    def affords_float64(self, eager: Evaluation) -> bool:
+        """Whether a float64 run at full size fits into the time of a product and into a GPU's free memory.
 
         If not, the float32 run stands in (`with_errors_like`). Its time is estimated from the variant with fewer rows,
-        and is no question without one; its memory is estimated as twice `peak_bytes`, the peak of the eager run.
+        and is no question without one; its memory is estimated as twice the peak of the eager run.
         """
         few = self.seconds(ROWS, MODEL)
         if few:
             whole = max(self.seconds(variant, MODEL) for variant in WHOLE)
-            if whole * (self.seconds(ROWS, MODEL64) or few) / few > limit:
+            if whole * (self.seconds(ROWS, MODEL64) or few) / few > self._budget.product_seconds:
                 return False
-        own = backend(self._device)
+        own = backend(self._models.process.device)
         if not own.own_memory:
             return True
         tensors = [value for value in (*eager.outputs.values(), *eager.gradients.values()) if value is not None]
         largest = max((value.nbytes for value in tensors), default=0)
-        needed = 2 * peak_bytes + nbytes_of(tensors) + 4 * largest
+        needed = 2 * self._models.process.worker.peak_device_bytes + nbytes_of(tensors) + 4 * largest
         return not self.spares_memory and needed <= own.allocatable_bytes()
 
 

@@ -103,7 +103,7 @@ def _of_kind(oracle: Oracle, case: Case, plain: Pass, within: Within, end: float
     # Two steps in another order are nearly one left out where its factor is small.
     chosen.sort(key=lambda one: REORDERED in one[0].what)
     while chosen and oracle.clock() < end:
-        fitting = int((end - oracle.clock()) / max(oracle.seconds_of(case), LEAST_SECONDS))
+        fitting = int((end - oracle.clock()) / max(oracle.costs.seconds_of(case), LEAST_SECONDS))
         tried = chosen[: min(max(fitting, 1), 16)]  # in one job
         chosen = chosen[len(tried) :]
         passes = [changed_by(p.Slip(within=within, what=one.what, turn=turn)) for one, turn in tried]

@@ -51,7 +51,7 @@ def structures(oracle: Oracle, case: Case) -> dict[int, Structure]:
 
 def _other_draws(oracle: Oracle, case: Case) -> list[list[object]]:
     """OTHER_DRAWS further draws of the case's inputs."""
-    return [oracle.draw(case.variant)[1] for _ in range(OTHER_DRAWS)]
+    return [oracle.models.draw(case.variant)[1] for _ in range(OTHER_DRAWS)]
 
 
 @derived
@@ -152,7 +152,7 @@ def element_gradients(
         gradients = {f"input[{i}]": TensorSpec.like(case.operand(f"input[{i}]")) for i in floats}
         job.export({p.gradient_source(f"g{turn}", name): spec for name, spec in gradients.items()})
     job.step(p.Drop())
-    sealed = oracle.run(job).sealed
+    sealed = oracle.process.run(job).sealed
     sources = [{i: p.gradient_source(f"g{turn}", f"input[{i}]") for i in floats} for turn in range(len(elements))]
     return [{i: sealed[source] for i, source in table.items() if source in sealed} for table in sources]
 

@@ -133,7 +133,7 @@ def _judge_draws(
     candidate: Candidate, oracle: Oracle, case: Case, *, grad: bool, equal_rows: bool = False
 ) -> tuple[str, Diagnosis] | None:
     def reference(case: Case = case, times: int = 1) -> dict[TensorKey, torch.Tensor]:
-        with oracle.lent() as worker:
+        with oracle.models.lent() as worker:
             return _runs(Candidate(worker, oracle.device, TimeLimits()), case, grad, times)
 
     def figures(runs: Mapping[TensorKey, torch.Tensor]) -> dict[TensorKey, _Figures]:

@@ -100,7 +100,7 @@ def measure_baselines(
     ready, timed, missing = list[Name](), tuple[Baseline, ...](), list[str]()
     left = limits.baselines
     try:
-        reference.load(oracle.importing(), cache.get(problem))
+        reference.load(oracle.models.importing(), cache.get(problem))
         for name in MODES:
             started = time.monotonic()
             try:
@@ -152,7 +152,7 @@ class _TimedReference:
         self._worker, self._case, self._device, self._tf32 = worker, case, oracle.device, tf32
         self._call_seconds = call_seconds
         self._flush_bytes = backend(oracle.device).flush_bytes()
-        self.draw: Callable[[], list[object]] = lambda: oracle.draw(case.variant)[1]
+        self.draw: Callable[[], list[object]] = lambda: oracle.models.draw(case.variant)[1]
         self.phases = phases_of(case)
 
     def load(self, importing: p.Import, kept: Path | None) -> None:

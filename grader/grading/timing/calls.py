@@ -199,7 +199,7 @@ class Caller:
         self._run(which, job, "preparing a timed call")
 
     def _run(self, which: Which, job: JobBuilder, doing: str) -> JobResult:
-        return self._candidate.run(job, "timing", doing) if which == "candidate" else self._oracle.run(job)
+        return self._candidate.run(job, "timing", doing) if which == "candidate" else self._oracle.process.run(job)
 
     def _doing(self, phase: Phase) -> str:
         return f"timing {phase} on variant {self._case.variant}"

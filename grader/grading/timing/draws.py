@@ -131,7 +131,7 @@ class Draws:
         return [(a, b) for a, b in pairs if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)]
 
     def _inputs(self, seed: int | None) -> list[object]:
-        return self._oracle.draw(self._case.variant, seed)[1]
+        return self._oracle.models.draw(self._case.variant, seed)[1]
 
     def edited(self, source: Source) -> Source:
         """The values with a few elements of the inputs changed."""

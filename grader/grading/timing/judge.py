@@ -111,7 +111,7 @@ def _release_values(oracle: Oracle, case: Case, *, tf32: bool) -> None:
     counted_work(oracle, case)  # remembered for the bounds, which are computed without the values
     shipped_flags.shipped_error(oracle, case, tf32=tf32)
     case.release_values()
-    oracle.forget(case.variant)
+    oracle.cases.forget(case.variant)
     oracle.release()
 
 

@@ -30,7 +30,7 @@ def _ms_each(oracle: Oracle, case: Case) -> float:
     for _ in range(3):
         job.step(p.Time(**case.timed("inference", model=MODEL)))
     job.step(p.Drop())
-    result = oracle.run(job, tolerate_failure=True)
+    result = oracle.process.run(job, tolerate_failure=True)
     if result.failure is not None:
         return math.inf
     operations = result.of(p.Counted)[0].forward.operations

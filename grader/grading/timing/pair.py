@@ -63,10 +63,10 @@ class WorkerPair:
         self._timed = timed
         self._tf32, self._candidate, self._oracle, self._case = tf32, candidate, oracle, case
         matching = candidate.prepare(case).without(candidate.own)
-        oracle.ready(case)
+        oracle.models.ready(case)
         ours = {name: name for name in case.wrt}
         self._sides: dict[Which, Side] = {
-            "reference": Side(oracle.worker, ours, Matching.of_itself(case.state)),
+            "reference": Side(oracle.process.worker, ours, Matching.of_itself(case.state)),
             "candidate": Side(candidate.worker, candidate.operands(case), matching),
         }
         self._caller = Caller(self._sides, candidate, oracle, case, tf32=tf32)
@@ -248,7 +248,7 @@ class WorkerPair:
 
     def _release_memory(self) -> None:
         """Free the memory shared with both workers: the checks sent more at a time than timed calls do."""
-        self._oracle.worker.release_memory()
+        self._oracle.process.worker.release_memory()
         self._candidate.release_regions("timing", "getting ready to be timed")
 
     @contextlib.contextmanager

@@ -112,7 +112,7 @@ class Roofline:
         names: dict[torch.dtype | None, Literal["bfloat16", "float16"]] = {torch.float16: "float16"}
         name = None if narrow is None else names.get(narrow, "bfloat16")
         oracle.release()
-        measured = oracle.step(p.Gauge(device=backend(oracle.device).torch_device, narrow=name))
+        measured = oracle.process.step(p.Gauge(device=backend(oracle.device).torch_device, narrow=name))
         assert isinstance(measured, p.Gauged)
         # With operands of half the size, a tensor core has twice the rate.
         rate = measured.narrow and measured.narrow * 2 / (narrow.itemsize if narrow else 2)
@@ -142,7 +142,7 @@ def counted_work(oracle: Oracle, case: Case) -> p.Counted:
         )
     )
     job.step(p.Drop())
-    counted: p.Counted = oracle.run(job).of(p.Counted)[0]
+    counted: p.Counted = oracle.process.run(job).of(p.Counted)[0]
     return counted
 
 

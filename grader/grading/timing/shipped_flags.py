@@ -138,7 +138,7 @@ def _errors(oracle: Oracle, case: Case) -> FlagErrors:
 
 def _few_rows(oracle: Oracle, case: Case) -> Case:
     """The case that stands for one at full size."""
-    if oracle.has_fewer_rows and case.variant in WHOLE:
+    if oracle.models.has_fewer_rows and case.variant in WHOLE:
         return oracle.case(ROWS, training=case.training)
     return case
 

@@ -34,9 +34,9 @@ def test_results_that_come_back_one_by_one_are_the_same(resources, monkeypatch, 
     traits = oracle.traits(case)
 
     def run():
-        oracle.ready(case)
+        oracle.models.ready(case)
         one = Pass(model, case.inputs, case.state, case.cotangents, case.wrt, case.training)
-        return next(oracle.evaluate_each(traits, [one]))
+        return next(oracle.models.evaluate_each(traits, [one]))
 
     at_once = run()
     monkeypatch.setattr(job, "REGION_BYTES", 1)
@@ -181,7 +181,7 @@ def test_modes_and_random_numbers_are_told_in_every_bit(resources, tmp_path, mad
         source = source.replace("self.norm = torch.nn.BatchNorm1d(4)", "")
     oracle = resources.oracle(Problem(id="odd", path=tmp_path / "odd.py", source=source), Device.CPU)
     assert oracle.case("full").values_comparable == comparable
-    assert oracle.modes_differ("full") == differ
+    assert oracle.models.modes_differ("full") == differ
 
 
 ONCE = """
@@ -232,8 +232,8 @@ def test_gradients_that_rounding_decides_are_still_checked_after_their_values_we
             on_a_device.setattr(CpuBackend, "own_memory", True)
             oracle.step_back()
     else:
-        oracle.forget("full")
-    assert not oracle.noise
+        oracle.cases.forget("full")
+    assert not oracle.cases.not_compared.noise
     assert checked() == before
 
 
@@ -254,7 +254,7 @@ def test_a_full_size_is_in_float64_if_that_takes_little_time_or_there_are_no_few
         problem = Problem(id=path.stem, path=path, source=source.format(rows=rows, columns=columns))
         oracle = resources.oracle(problem, Device.CPU)
         case = oracle.case("full")
-        return oracle.has_fewer_rows, oracle.exact_seconds(case) > 0, case.outputs["output"]
+        return oracle.models.has_fewer_rows, oracle.exact_seconds(case) > 0, case.outputs["output"]
 
     with Resources(budget=Budget(seconds)) as resources:
         few, exact, output = ran(64, 1 << 16)
@@ -301,7 +301,7 @@ def test_a_backward_that_raises_at_full_size_is_asked_of_fewer_rows_again(tmp_pa
     with Resources() as resources:
         oracle = resources.oracle(Problem(id="part", path=tmp_path / "part.py", source=source), Device.CPU)
         assert (oracle.case("rows").wrt, oracle.case("full").wrt) == (("input[0]",), ())
-        oracle.forget("rows")
+        oracle.cases.forget("rows")
         assert oracle.case("rows").wrt == ("input[0]",)
 
 
@@ -318,8 +318,8 @@ def test_passes_that_share_large_parameters_make_one_job(resources, monkeypatch)
         yield from in_one_job(reference, traits, passes, streamed)
 
     monkeypatch.setattr(evaluation, "_in_one_job", counted)
-    oracle.ready(case)
-    results = list(oracle.evaluate_each(traits, [one] * 7))
+    oracle.models.ready(case)
+    results = list(oracle.models.evaluate_each(traits, [one] * 7))
     assert sizes == [5, 2]
     for result in results:
         assert torch.equal(result.outputs["output"], results[0].outputs["output"])

@@ -57,11 +57,11 @@ def test_what_was_counted_stays_for_a_case_whose_values_were_released(oracle):
     case = oracle.case("small")
     counted = counted_work(oracle, case)
     case.release_values()
-    oracle.forget("small")
+    oracle.cases.forget("small")
     assert counted_work(oracle, case) is counted
 
 
 def test_what_was_derived_goes_when_a_variant_is_forgotten(oracle):
     gone = weakref.ref(variations.edited(oracle, oracle.case("small")))
-    oracle.forget("small")
+    oracle.cases.forget("small")
     assert gone() is None

@@ -64,13 +64,13 @@ def align(monkeypatch, *, held, fresh, wanted=0.00170, shows=True, pace_toleranc
     monkeypatch.setattr("time.monotonic", lambda: START_SECONDS * len(started))
 
     moved_to = []
-    oracle = SimpleNamespace(workers=held, device=Device.CUDA)
+    process = SimpleNamespace(workers=held)
 
     def move_to(worker):
         moved_to.append(worker)
-        oracle.workers = [worker, *held]
+        process.workers = [worker, *held]
 
-    oracle.move_to = move_to
+    oracle = SimpleNamespace(process=process, models=SimpleNamespace(move_to=move_to), device=Device.CUDA)
     resources = SimpleNamespace(launcher=SimpleNamespace(take=take))
     candidate, case = SimpleNamespace(worker=Worker(wanted)), SimpleNamespace(values_comparable=comparable)
     left = Resources.align(resources, oracle, candidate, case, replace(QUICK, pace_tolerance=pace_tolerance))
@@ -120,16 +120,16 @@ def test_launches_show_only_in_calls_of_short_kernels(resources):
 
 def test_answers_of_a_reference_stand_after_a_move(resources):
     oracle = resources.oracle(SHORT, Device.CPU)
-    case, first = oracle.case("full"), oracle.worker
+    case, first = oracle.case("full"), oracle.process.worker
 
     def answered():
-        return variations.outputs_of(oracle, replace(case, inputs=tuple(oracle.draw("full")[1]))).keys()
+        return variations.outputs_of(oracle, replace(case, inputs=tuple(oracle.models.draw("full")[1]))).keys()
 
     before = answered()
     others = [resources.launcher.take(Role.REFERENCE, Device.CPU) for _ in range(WORKERS_KEPT)]
     for other in others:
-        oracle.move_to(other)
-        assert oracle.worker is other
+        oracle.models.move_to(other)
+        assert oracle.process.worker is other
         assert oracle.case("full") is case
         assert answered() == before
         outputs = next(oracle.ask(case, [Pass(MODEL, case.inputs, case.state)])).outputs
@@ -137,11 +137,11 @@ def test_answers_of_a_reference_stand_after_a_move(resources):
             torch.allclose(outputs[name].double(), expected.reference64) for name, expected in case.outputs.items()
         )
     assert first.ended
-    oracle.move_to(others[0])
-    assert oracle.workers == [others[0], *reversed(others[1:])]
+    oracle.models.move_to(others[0])
+    assert oracle.process.workers == [others[0], *reversed(others[1:])]
     assert answered() == before
     resources.oracle(LONG, Device.CPU)
-    assert oracle.workers == [others[0]]
+    assert oracle.process.workers == [others[0]]
     assert others[1].ended
     assert resources.oracle(SHORT, Device.CPU) is oracle
     assert answered() == before
@@ -157,7 +157,7 @@ def test_on_a_gpu_each_candidate_has_a_reference_like_it():
         for _ in range(4):
             with resources.candidate(selftest.itself(problem), Device.CUDA) as candidate:
                 resources.align(oracle, candidate, oracle.case("full"), patient)
-                ours, theirs = oracle.worker.pace, candidate.worker.pace
+                ours, theirs = oracle.process.worker.pace, candidate.worker.pace
                 assert 0.0005 < theirs.launch_ms < 0.01
                 assert 0.005 < theirs.call_ms < 0.1
                 for name in ("launch_ms", "call_ms"):

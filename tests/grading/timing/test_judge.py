@@ -147,7 +147,7 @@ def test_the_sides_take_turns_where_one_fits_and_phases_share_a_sample_unless_va
     with Resources() as resources, resources.candidate(itself(problem), Device.CPU) as candidate:
         oracle = resources.oracle(problem, Device.CPU)
         case = oracle.case("full")
-        oracle.worker.peak_device_bytes = candidate.worker.peak_device_bytes = 1 << 30
+        oracle.process.worker.peak_device_bytes = candidate.worker.peak_device_bytes = 1 << 30
         monkeypatch.setattr(pair_module, "backend", lambda _: own)
         monkeypatch.setattr(Draws, "repeat", repeat)
         pair = WorkerPair(candidate, oracle, case, tf32=False)

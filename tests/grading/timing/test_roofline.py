@@ -160,7 +160,7 @@ class Oracle:
     device, precision = Device.CPU, Precision.FP32
 
     def __init__(self):
-        self.asked = 0
+        self.asked, self.process = 0, self
 
     def release(self):
         pass
