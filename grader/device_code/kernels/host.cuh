@@ -34,7 +34,7 @@ inline float2* pairs(const torch::Tensor& tensor) {
 template <typename Kernel, typename... Arguments>
 void launch(Kernel kernel, dim3 blocks, int threads, int64_t shared_floats, Arguments... arguments) {
   const int bytes = int(shared_floats * sizeof(float));
-  if (bytes > 48 << 10) {
+  if (bytes > 32 << 10) {  // without it, a kernel's static shared memory and this have 48 KB together
     C10_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
   }
   kernel<<<blocks, threads, bytes, c10::cuda::getCurrentCUDAStream()>>>(arguments...);

@@ -37,8 +37,18 @@ __device__ __forceinline__ float reduce(float value, int turn, Operator combine)
 // A thread's share of a row: PACKS packs, THREADS packs apart. Packs past the end are zeros.
 template <int WIDTH, int PACKS, int THREADS>
 struct Share {
+  static constexpr int kWidth = WIDTH;
   Pack<WIDTH> pack[PACKS];
 
+  // Calls `call` with each element, and with where it is: pack[p].value[k].
+  template <typename Call>
+  __device__ __forceinline__ void each(Call call) {
+#pragma unroll
+    for (int p = 0; p < PACKS; ++p) {
+#pragma unroll
+      for (int k = 0; k < WIDTH; ++k) call(pack[p].value[k], p, k);
+    }
+  }
   __device__ __forceinline__ void load(const float* row, int packs) {
 #pragma unroll
     for (int p = 0; p < PACKS; ++p) {
@@ -68,5 +78,28 @@ struct Share {
     }
   }
 };
+
+constexpr int kSummed = 32;  // columns of a block that sums over rows
+
+// The sums over few rows of packs of four, in a fixed order: a thread for a pack of each kLanes-th row.
+__global__ void __launch_bounds__(pointwise::kThreads) sum_kernel(
+    const float* __restrict__ values, float* __restrict__ sums, int rows, int columns) {
+  constexpr int kPacks = kSummed / 4, kLanes = pointwise::kThreads / kPacks;
+  __shared__ Pack<4> parts[kLanes][kPacks];
+  const int own = threadIdx.x % kPacks, lane = threadIdx.x / kPacks, pack = blockIdx.x * kPacks + own;
+  Pack<4> sum{};
+#pragma unroll 8
+  for (int row = lane; row < rows && pack < columns / 4; row += kLanes) {
+    const Pack<4> part = packs_of<4>(values + int64_t(row) * columns)[pack];
+    for (int k = 0; k < 4; ++k) sum.value[k] += part.value[k];
+  }
+  parts[lane][own] = sum;
+  __syncthreads();
+  if (lane != 0 || pack >= columns / 4) return;
+  for (int other = 1; other < kLanes; ++other) {
+    for (int k = 0; k < 4; ++k) sum.value[k] += parts[other][own].value[k];
+  }
+  packs_of<4>(sums)[pack] = sum;
+}
 
 }  // namespace rows
