@@ -48,6 +48,8 @@ class Mismatch:
     case: Case
     check: TensorCheck
     sealed: torch.Tensor
+    beside: str
+    """Which of the other outputs are wrong and right, in a clause that follows; empty without any."""
 
     @property
     def name(self) -> str:
@@ -56,19 +58,21 @@ class Mismatch:
     @property
     def wrong(self) -> str:
         """The check's message: what is wrong, where and by how much."""
-        return self.check.message or f"{self.name} is wrong"
+        return (self.check.message or f"{self.name} is wrong") + self.beside
 
     @property
     def expected(self) -> Expected:
         return self.case.outputs[self.name]
 
 
-def explain(candidate: Candidate, oracle: Oracle, case: Case, check: TensorCheck, sealed: torch.Tensor) -> Diagnosis:
+def explain(
+    candidate: Candidate, oracle: Oracle, case: Case, check: TensorCheck, sealed: torch.Tensor, beside: str = ""
+) -> Diagnosis:
     """The diagnosis for a wrong output, which names the mistake if it is a known one. Raises Stopped.
 
     Other inputs than the problem's may end the process (`_wrong_epsilon`): then nothing more is asked.
     """
-    output, found = Mismatch(candidate, oracle, case, check, sealed), None
+    output, found = Mismatch(candidate, oracle, case, check, sealed, beside), None
     for explanation in EXPLANATIONS:
         if candidate.worker.ended:
             remedy = "its process ended on other inputs; compare forward's intermediate results, step by step"

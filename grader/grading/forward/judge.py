@@ -163,7 +163,7 @@ def judge_case(candidate: Candidate, oracle: Oracle, case: Case) -> tuple[list[T
     checks = [check_output(case, result, name) for name in case.outputs]
     wrong = next((check for check in checks if check.status == "failed"), None)
     if wrong is not None:
-        return checks, _wrong_output(candidate, oracle, case, result, wrong)
+        return checks, _wrong_output(candidate, oracle, case, result, wrong, _beside(checks, wrong))
     actual = {check.name: result.sealed.get(p.output_source("a", check.name)) for check in checks}
     for name, pattern in confirmed_roundings(oracle, case, "outputs", actual, partial(outputs_of, candidate)).items():
         checks = [one.model_copy(update={"status": "failed"}) if one.name == name else one for one in checks]
@@ -178,14 +178,26 @@ def judge_case(candidate: Candidate, oracle: Oracle, case: Case) -> tuple[list[T
     return checks + buffers, stale
 
 
-def _wrong_output(candidate: Candidate, oracle: Oracle, case: Case, result: JobResult, wrong: TensorCheck) -> Diagnosis:
+def _beside(checks: Sequence[TensorCheck], wrong: TensorCheck) -> str:
+    """Which of the other outputs are wrong and right, in a clause that follows."""
+    clause = ""
+    for status, how in (("failed", "wrong too"), ("passed", "right")):
+        names = [check.name for check in checks if check is not wrong and check.status == status]
+        if names:
+            clause += f"; {' and '.join(names)} {'are' if len(names) > 1 else 'is'} {how}"
+    return clause
+
+
+def _wrong_output(
+    candidate: Candidate, oracle: Oracle, case: Case, result: JobResult, wrong: TensorCheck, beside: str
+) -> Diagnosis:
     sealed = result.sealed.get(p.output_source("a", wrong.name))
     if sealed is None:  # another tensor when it was exported than when it was described
         what, remedy = wrong.message or f"{wrong.name} is missing", "return a dense tensor on the input's device"
         return diagnose("output_structure", what, where=case.where, remedy=remedy)
     try:
         raced = race_of_wrong_forward(candidate, case, wrong.message or wrong.name)
-        return raced or explain(candidate, oracle, case, wrong, sealed)
+        return raced or explain(candidate, oracle, case, wrong, sealed, beside)
     except Exception as error:
         if not ran_short(error):
             raise

@@ -61,7 +61,7 @@ def outputs_are_current(candidate: Candidate, oracle: Oracle, case: Case) -> Dia
             before, after = case.inputs[i], result.sealed.get(f"input:{key}:{i}")
             assert isinstance(before, torch.Tensor)
             if not case.clone_inputs and (after is None or not same_bits(before, after)):
-                what = f"the forward changes its argument {i + 1} in place"
+                what = f"the forward changes its argument `{oracle.models.module.argument_name(i)}` in place"
                 return of_mode(diagnose("inputs_modified", what, remedy="write into a new tensor"), case, mode)
     for index, turn in enumerate(turns):
         for name in turn.case.outputs:

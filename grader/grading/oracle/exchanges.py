@@ -22,16 +22,17 @@ class Exchange(NamedTuple):
     case: Case
 
 
-def exchanges(case: Case) -> Iterator[Exchange]:
-    """Yields exchanges of inputs, parameters that are turned, and exchanges of parts."""
-    inputs = {name: case.operand(name) for name in case.wrt if is_input(name)}
-    for (one, first), (other, second) in itertools.combinations(inputs.items(), 2):
-        if first.shape == second.shape and first.dtype == second.dtype:
-            changed = case.with_operand(one, second).with_operand(other, first)
-            yield Exchange(f"{case.shown([one, other])} exchanged", "check which argument is which", changed)
+def of_operands(case: Case) -> Iterator[Exchange]:
+    """Yields exchanges of inputs and of parameters, and parameters that are turned."""
+    for kind in (True, False):
+        operands = {name: case.operand(name) for name in case.wrt if is_input(name) is kind}
+        remedy = f"check which {'argument' if kind else 'parameter'} is which"
+        for (one, first), (other, second) in itertools.combinations(operands.items(), 2):
+            if first.shape == second.shape and first.dtype == second.dtype:
+                changed = case.with_operand(one, second).with_operand(other, first)
+                yield Exchange(f"{case.shown([one, other])} exchanged", remedy, changed)
     for name, how, remedy, value in turned(case):
         yield Exchange(f"`{case.operand_names[name]}` {how}", remedy, case.with_operand(name, value))
-    yield from _of_parts(case)
 
 
 def turned(case: Case) -> Iterator[tuple[str, str, str, torch.Tensor]]:
@@ -47,7 +48,7 @@ def turned(case: Case) -> Iterator[tuple[str, str, str, torch.Tensor]]:
             yield name, "flipped", remedy, value.flip(tuple(range(2, value.dim())))
 
 
-def _of_parts(case: Case) -> Iterator[Exchange]:
+def of_parts(case: Case) -> Iterator[Exchange]:
     """Exchanges in an input, and in the tensors of one layer, or of all, with an extent in common."""
     remedy = "check the order in which the parts are taken"
     for extent, tensors in _groups(case):

@@ -3,8 +3,9 @@
 Gradients: operands taken for constants and masks the other way round (`worker/autograd/detached.py`), then operators of
 the backward left out (`worker/autograd/backward_slips.py`), then options, dimensions and functions other than given
 (`worker/autograd/forward_slips.py`), then operands of the backward that are transposed, flipped, plus an epsilon, or
-another tensor, then a grad_output in another order. Outputs: other options, dimensions and functions, then parts of
-parameters or of an input exchanged. A candidate whose result is one of these has made that mistake.
+another tensor, then a grad_output in another order. Outputs: operands exchanged, then other options, dimensions and
+functions, then parts of parameters or of an input exchanged. A candidate whose result is one of these has made that
+mistake.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from grader.errors import ReferenceRefused
 from grader.grading.budget import LEAST_SECONDS
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL64, Evaluation, Pass
-from grader.grading.oracle.exchanges import exchanges
+from grader.grading.oracle.exchanges import Exchange, of_operands, of_parts
 from grader.grading.oracle.oracle import Oracle
 
 Within = Literal["forward", "detached", "backward", "turned", "operands"]
@@ -36,8 +37,9 @@ WHERE: Mapping[Within, str] = {
 """Where a slip is made, and the remedy; the commonest first."""
 
 
-REORDERED = "` before `"
-"""Stands in the name of a slip by which two steps change places (`worker/autograd/other_functions.py`)."""
+LAST = ("takes only index", "` before `")
+"""Stand in the names of slips that may look like a plainer one: a part of a sum for all of it, where the rest is zero,
+and two steps in another order for one left out, where its factor is small."""
 
 
 class Slipped(NamedTuple):
@@ -74,9 +76,15 @@ def output_slips(oracle: Oracle, case: Case) -> Iterator[Slipped]:
         return
     plain = replace(Pass.of(case, MODEL64, backward=False), substitute="spelled_out", change_in=("forward",))
     end = oracle.clock() + oracle.budget.experiment_seconds
+    yield from _exchanged(oracle, case, of_operands(case), end)  # few, and plain
     for slip in _of_kind(oracle, case, plain, "forward", end):
         yield slip._replace(remedy="do there what the reference does")
-    for exchange in exchanges(case):
+    yield from _exchanged(oracle, case, of_parts(case), end)
+
+
+def _exchanged(oracle: Oracle, case: Case, exchanges: Iterator[Exchange], end: float) -> Iterator[Slipped]:
+    """The outputs with each exchange, until the end of the time."""
+    for exchange in exchanges:
         if oracle.clock() > end:
             return
         changed = Pass.of(exchange.case, MODEL64, backward=False)
@@ -100,8 +108,7 @@ def _of_kind(oracle: Oracle, case: Case, plain: Pass, within: Within, end: float
     turns = max((one.times for one in possible), default=0)
     chosen: list[tuple[p.PossibleSlip, int | None]] = [(one, None) for one in possible]
     chosen += [(one, turn) for turn in range(turns) for one in possible if turn < one.times > 1]
-    # Two steps in another order are nearly one left out where its factor is small.
-    chosen.sort(key=lambda one: REORDERED in one[0].what)
+    chosen.sort(key=lambda one: any(words in one[0].what for words in LAST))
     while chosen and oracle.clock() < end:
         fitting = int((end - oracle.clock()) / max(oracle.costs.seconds_of(case), LEAST_SECONDS))
         tried = chosen[: min(max(fitting, 1), 16)]  # in one job

@@ -149,7 +149,7 @@ class BackwardSlips(OperatorMode):
         if name in ("mul", "div") and len(operands) == 1 and type(args[1]) in (int, float):
             yield f"a `{name}` by {args[1]:.6g} of {self._place} left out", operands[0][1].clone
         if not function.is_view:
-            yield from _of_many(name, self._place, args, kwargs)
+            yield from _of_many(name, self._place, args, kwargs, right)
         for what, compute in tails(name, function, args, kwargs):
             yield f"a {what} in {self._place}", compute
 
@@ -207,7 +207,7 @@ def _stands_for(operand: torch.Tensor, result: Any) -> bool:
     return operand.data_ptr() != result.data_ptr() or operand.stride() != result.stride()
 
 
-def _of_many(name: str, place: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Slips:
+def _of_many(name: str, place: str, args: tuple[Any, ...], kwargs: dict[str, Any], right: Any) -> Slips:
     """Terms that are lost where many have one place, and borders on another side."""
     if name == "sum" and len(args) > 1 and isinstance(args[1], Sequence):
         kept = any(args[2:]) or bool(kwargs.get("keepdim"))
@@ -215,11 +215,13 @@ def _of_many(name: str, place: str, args: tuple[Any, ...], kwargs: dict[str, Any
             first = args[0].narrow(dim, 0, 1)
             what = f"a `sum` over dimension {dim % args[0].dim()} of {place} that takes only index 0 (the first)"
             yield what, partial(torch.sum, first, list(args[1]), keepdim=kept)
-        if place != WHOLE and kept and len(args[1]) == 1:
-            own = args[1][0] % args[0].dim()
-            for dim in (other for other in range(args[0].dim()) if other != own):
+        own = args[1][0] % args[0].dim() if len(args[1]) == 1 else None
+        for dim, extent in enumerate(args[0].shape) if own is not None else ():
+            alike = extent == args[0].shape[own]
+            if dim != own and (alike or (place != WHOLE and kept)):  # if not alike, it is broadcast in a later step
+                shape = right.shape if alike else [*args[0].shape[:dim], 1, *args[0].shape[dim + 1 :]]
                 what = f"a `sum` over dimension {dim} for {own} of {place}"
-                yield what, partial(torch.sum, args[0], dim, keepdim=True)
+                yield what, partial(_summed, args[0], dim, shape)
     if name in OVERWRITES:
         yield f"`{name}` of {place} that keeps one of the values for an index", partial(OVERWRITES[name], *args[:4])
     if name.startswith("max_pool") and name.endswith("_with_indices_backward"):
@@ -229,6 +231,10 @@ def _of_many(name: str, place: str, args: tuple[Any, ...], kwargs: dict[str, Any
     if name == "constant_pad_nd":
         for how, pad in other_sides(args[1]):
             yield f"the borders of `{name}` in {place} {how}", partial(torch.constant_pad_nd, args[0], pad)
+
+
+def _summed(value: torch.Tensor, dim: int, shape: Sequence[int]) -> torch.Tensor:
+    return value.sum(dim).reshape(shape)
 
 
 def other_sides(pad: Sequence[int]) -> Iterator[tuple[str, list[int]]]:

@@ -9,11 +9,14 @@ import torch
 
 from grader.worker.autograd.one_slip import OneSlip, with_gradient_of
 from grader.worker.autograd.other_functions import name_of
+from grader.worker.autograd.spelled_out import STEPS
 
 GATED = ("silu", "gelu", "hardswish", "mish")
 """Products of their argument and a gate that depends on it, by name."""
 MASKED = ("relu", "clamp", "clamp_min", "clamp_max", "clip", "relu6", "hardtanh")
 """Functions with the derivative 1 or 0 for their argument, by name."""
+STATISTICS = ("mean", "var", "std", "norm", "vector_norm", "linalg_norm", "linalg_vector_norm", "amax", "amin")
+"""Functions whose results a norm or a softmax is scaled and shifted by, by name."""
 
 
 class Detached(OneSlip):
@@ -23,18 +26,30 @@ class Detached(OneSlip):
         self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        result = function(*args, **kwargs)
+        result = self._result(function, args, kwargs)
         self._note((*args, *kwargs.values()))
         if isinstance(result, torch.Tensor) and result.requires_grad:
             for what, changed in _with_one_detached(function, args):
                 if self._choice.chosen(what):
                     return function(*changed, **kwargs)
             name = name_of(function)
+            if name in STATISTICS and self._choice.chosen(f"the result of `{name}` taken for a constant"):
+                return result.detach()
             if name in GATED and args and self._choice.chosen(f"the gate of `{name}` detached"):
                 return args[0] * (result / args[0]).detach().nan_to_num(0.5)  # half open at 0, but for mish
             for what, other in _by_the_other_mask(function, args, result):
                 if self._choice.chosen(what):
                     return with_gradient_of(other, result)
+        return result
+
+    def _result(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The function's result, by its steps if it has several: each may go wrong."""
+        if function not in STEPS:
+            return function(*args, **kwargs)
+        outer, self._choice.within = self._choice.within, f" in `{name_of(function)}`"
+        with self:
+            result = STEPS[function](*args, **kwargs)
+        self._choice.within = outer
         return result
 
 

@@ -63,7 +63,11 @@ class ForwardSlips(OneSlip):
         kwargs = kwargs or {}
         result = self._result(function, args, kwargs)
         self._note((*args, *kwargs.values()))
-        for what, compute in (*self._choices.slips(function, args, kwargs, result), *opposite(function, args, kwargs)):
+        for what, compute in (
+            *self._choices.slips(function, args, kwargs, result),
+            *opposite(function, args, kwargs),
+            *(() if isinstance(result, torch.Tensor) else tails(name_of(function), function, args, kwargs)),
+        ):
             if self._choice.chosen(what):
                 return compute()
         if not isinstance(result, torch.Tensor):

@@ -39,6 +39,8 @@ LIKE: dict[str, tuple[tuple[str, Callable[..., torch.Tensor]], ...]] = {
 
 ARITHMETIC = ("add", "sub", "rsub", "mul", "div", "truediv", "rtruediv", "pow", "maximum", "minimum")
 """Functions of two operands, by name."""
+OF_MASKS = ("and", "or", "logical_and", "logical_or", "bitwise_and", "bitwise_or")
+"""Functions of two masks, by name."""
 LARGEST_EPSILON = 0.01
 """A number that is added is an epsilon up to this: where it shows little, none and another one look alike. A choice."""
 OVERWRITES: dict[str, Callable[..., torch.Tensor]] = {"scatter_add": torch.scatter, "index_add": torch.index_copy}
@@ -103,14 +105,15 @@ def left_out(function: Callable[..., Any], args: tuple[Any, ...], result: torch.
     One of its operands takes the place of its result. In a backward of right outputs, its own steps are left out.
     """
     name = name_of(function)
-    if torch.is_grad_enabled() or name in SAME_VALUES or not result.is_floating_point():
+    masks = name in OF_MASKS and result.dtype is torch.bool
+    if torch.is_grad_enabled() or name in SAME_VALUES or not (result.is_floating_point() or masks):
         return
     if name == "where" and len(args) == 3:
         for which, value in zip(("first", "second"), args[1:3], strict=True):
             kept = torch.as_tensor(value, dtype=result.dtype, device=result.device)
             yield f"the {which} value of `where` everywhere", partial(torch.broadcast_to, kept, result.shape)
         return
-    arithmetic = name in ARITHMETIC and len(args) == 2
+    arithmetic = name in ARITHMETIC + OF_MASKS and len(args) == 2
     for position, operand in enumerate(args[:2] if arithmetic else args[:1]):
         takes_its_place = isinstance(operand, torch.Tensor) and operand.shape == result.shape
         if takes_its_place and operand.data_ptr() != result.data_ptr():

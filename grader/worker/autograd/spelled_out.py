@@ -52,6 +52,28 @@ def _batch_norm(
     return affine(value, *_each_of_channels(input, weight, bias))
 
 
+def _instance_norm(
+    input: torch.Tensor,
+    running_mean: torch.Tensor | None = None,
+    running_var: torch.Tensor | None = None,
+    weight: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-05,
+) -> torch.Tensor:
+    """Without the update of running statistics, as a batch norm."""
+    if not use_input_stats:
+        return _batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    return affine(normed(input, tuple(range(2, input.dim())), eps), *_each_of_channels(input, weight, bias))
+
+
+def _normalize(
+    input: torch.Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: torch.Tensor | None = None
+) -> torch.Tensor:
+    return torch.div(input, input.norm(p, dim, keepdim=True).clamp_min(eps), out=out)
+
+
 def normed(value: torch.Tensor, dims: tuple[int, ...], eps: float) -> torch.Tensor:
     """The tensor without its mean and with a variance of 1 along these dimensions."""
     centred = value - value.mean(dims, keepdim=True)
@@ -174,6 +196,8 @@ STEPS: dict[Callable[..., Any], Callable[..., Any]] = {
     functional.layer_norm: _layer_norm,
     functional.group_norm: _group_norm,
     functional.batch_norm: _batch_norm,
+    functional.instance_norm: _instance_norm,
+    functional.normalize: _normalize,
     functional.scaled_dot_product_attention: _attention,
     functional.cross_entropy: _cross_entropy,
     torch.gru_cell: _gru_cell,

@@ -12,6 +12,8 @@ from grader.worker.autograd.one_slip import Slips
 
 TILES = (4, 8, 16, 32, 64, 128)
 """Widths of a loop's steps: of vectors, of warps and of blocks."""
+REDUCTIONS = ("sum", "mean", "prod", "logsumexp", "amax", "amin", "max", "min", "argmax", "argmin")
+"""Functions of all elements along a dimension, or of all, by name."""
 PRODUCTS = {"mm": -2, "bmm": -2, "matmul": -2, "linear": -1}
 """The dimension of the second factor that is summed over, by the name of the function; of the first it is the last."""
 
@@ -33,13 +35,13 @@ def tails(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs
             first = extent - kept
             factors = value.narrow(-1, first, kept), args[1].narrow(PRODUCTS[name], first, kept)
             yield f"`{name}` over the last {kept} of {extent} terms", partial(function, *factors, *args[2:], **kwargs)
-    elif name in ("sum", "mean"):
+    elif name in REDUCTIONS and not (len(args) > 1 and isinstance(args[1], torch.Tensor)):
         for dim in _dimensions(value, args[1] if len(args) > 1 else kwargs.get("dim")):
             extent = value.shape[dim]
             for kept in whole_tiles(extent):
                 what = f"`{name}` over the first {kept} of {extent} elements along dimension {dim}"
                 shorter = partial(function, value.narrow(dim, 0, kept), *args[1:], **kwargs)
-                yield what, partial(_weighted, shorter, kept / extent if name == "mean" else 1.0)
+                yield what, partial(_weighted, shorter, kept / extent) if name == "mean" else shorter
 
 
 def whole_tiles(extent: int) -> Iterator[int]:

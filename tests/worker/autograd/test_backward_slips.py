@@ -106,6 +106,22 @@ def test_an_operand_is_taken_for_a_constant():
     ]
 
 
+def test_the_statistics_of_a_norm_are_taken_for_constants():
+    x = drawn(3, 4)
+    found = slips(lambda x: functional.layer_norm(x, [4]), x, within="detached")
+    constant = found["the result of `mean` taken for a constant in `layer_norm`"]
+    torch.testing.assert_close(constant[0], drawn(3, 4) * (x.var(1, keepdim=True, correction=0) + 1e-5).rsqrt())
+    found = slips(lambda x: functional.normalize(x), x, within="detached")
+    constant = found["the result of `norm` taken for a constant in `normalize`"]
+    torch.testing.assert_close(constant[0], drawn(3, 4) / x.norm(dim=1, keepdim=True))
+
+
+def test_a_sum_over_the_other_dimension_of_a_square():
+    x, y = drawn(4, 4), drawn(4)
+    found = slips(lambda x, y: x * y, x, y)["a `sum` over dimension 1 for 0 of the backward"]
+    torch.testing.assert_close(found[1], (drawn(4, 4) * x).sum(1))
+
+
 def test_a_bound_is_forgotten_and_values_stay_right():
     x = 4 * drawn(3, 4)
     found = slips(lambda x: functional.relu6(x).square(), x, within="forward")

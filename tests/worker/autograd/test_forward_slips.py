@@ -80,6 +80,11 @@ def normed(x, dim):
             lambda x: x[..., :4].sum(-1) / 6,
         ),
         (lambda x: x @ x.mT, "`matmul` over the first 4 of 6 terms", lambda x: x[..., :4] @ x[..., :4].mT),
+        (
+            lambda x: x.max(3)[0].exp(),
+            "`max` over the first 4 of 6 elements along dimension 3",
+            lambda x: x[..., :4].amax(3).exp(),
+        ),
         (lambda x: x @ x.mT, "`matmul` over the last 2 of 6 terms", lambda x: x[..., 4:] @ x[..., 4:].mT),
         (lambda x: (x * x + 0.1).rsqrt(), "`sqrt` before `add`", lambda x: 1 / (x.abs() + 0.1)),
         (
@@ -192,6 +197,11 @@ def test_layers_of_one_shape_are_told_apart_by_their_parameters():
 @pytest.mark.parametrize(
     ("function", "name", "wrong"),
     [
+        (
+            lambda x: torch.where((x > 0) & (x < 1), x, 2.0),
+            "`and` without its second operand of shape [3, 4, 5, 6]",
+            lambda x: torch.where(x > 0, x, 2.0),
+        ),
         (lambda x: x.exp() + x, "`add` without its second operand of shape [3, 4, 5, 6]", lambda x: x.exp()),
         (lambda x: x.exp() + x, "`add` without its first operand of shape [3, 4, 5, 6]", lambda x: x),
         (lambda x: (x * x + 1e-3).sqrt(), "another epsilon than 0.001, or none", lambda x: x.abs()),
