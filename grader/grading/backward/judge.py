@@ -17,6 +17,7 @@ from grader.grading.backward.products import JudgedProduct, judge_product
 from grader.grading.backward.run_experiments import FEWEST, PRODUCTS_EACH, run_experiments
 from grader.grading.budget import Drawn, Stopwatch, left_out
 from grader.grading.candidate.candidate import Candidate
+from grader.grading.candidate.outputs import wrong_at_full_size
 from grader.grading.candidate.vjp import product, product_job
 from grader.grading.compare.expected import EPSILON
 from grader.grading.compare.scaling import REDUCED_PRECISION, ROUNDING_RESIDUAL, change
@@ -24,7 +25,6 @@ from grader.grading.forward.probes import INFORMATION
 from grader.grading.messages import MAX_LISTED, diagnose, on_another_draw, said_of_eval
 from grader.grading.oracle import known_mistakes
 from grader.grading.oracle.case import Case
-from grader.grading.oracle.fewer_rows import ROWS
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.values import is_float, with_moved
 from grader.grading.random.seeded import check_other_sizes
@@ -69,7 +69,10 @@ def judge_backward(
         if diagnoses:
             judged = replace(judged, diagnoses=diagnoses)
             if values_decide:
-                variants += _wrong_at_full_size(candidate, cases, case, judged)
+                failed = set() if judged.missing else {one.name for one in judged.checks if one.status == "failed"}
+                variants += wrong_at_full_size(
+                    candidate, cases, case, failed, lambda whole: judge_product(candidate, whole).checks, "backward"
+                )
                 diagnoses, selected = _explained(candidate, oracle, cases, case, judged, experiment_cases)
             break
     else:
@@ -85,24 +88,6 @@ def judge_backward(
         seconds=time.monotonic() - started,
     )
     return Judged(result, tuple(diagnoses))
-
-
-def _wrong_at_full_size(
-    candidate: Candidate, cases: Sequence[Case], case: Case, judged: JudgedProduct
-) -> list[VariantResult]:
-    """The full size's result if a gradient that is wrong with fewer rows is wrong there too.
-
-    Then the verdict stands, with a fault that shows more in a small tensor; without it, only the full size counts.
-    """
-    whole = cases[-1]
-    if case.variant != ROWS or whole.variant == ROWS or judged.missing:
-        return []
-    checks = judge_product(candidate, whole).checks
-    candidate.release_after(whole, "backward")
-    failed = [{one.name for one in found if one.status == "failed"} for found in (judged.checks, checks)]
-    if not set.intersection(*failed):
-        return []
-    return [VariantResult(variant=whole.name, status=StageStatus.FAILED, seed=whole.seed, tensors=tuple(checks))]
 
 
 def _explained(

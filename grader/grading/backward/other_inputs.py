@@ -19,7 +19,7 @@ from grader.grading.compare.expected import EPSILON, Expected
 from grader.grading.compare.nonsmooth import absolute_error
 from grader.grading.compare.scaling import REDUCED_PRECISION, scale_of
 from grader.grading.control import reference_passes
-from grader.grading.forward.other_inputs import WrongTensor, difference, ended_by, is_finite, narrow_inputs
+from grader.grading.forward.other_inputs import WrongTensor, difference, ended_by, narrow_inputs
 from grader.grading.messages import diagnose, first_line
 from grader.grading.oracle import variations
 from grader.grading.oracle.case import Case, first_comparable, is_input
@@ -243,7 +243,7 @@ def _wrong_gradients(
         gradients = product(candidate, other.case, answer.result, answer.key).gradients
         for name, expected in other.case.gradients.items():
             gradient = gradients[name]
-            if expected is None or gradient is None or (other.change in ONLY_FINITE and is_finite(gradient)):
+            if expected is None or gradient is None or (other.change in ONLY_FINITE and gradient.isfinite().all()):
                 continue
             if other.change == PAIRED:
                 if not is_input(name):

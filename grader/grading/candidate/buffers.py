@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 
 from grader.grading.compare import tolerance
-from grader.grading.compare.scaling import REDUCED_PRECISION
+from grader.grading.compare.scaling import REDUCED_PRECISION, least_squares
 from grader.grading.compare.tolerance import BASELINE_FACTOR_MAX
 from grader.grading.messages import in_backticks
 from grader.grading.oracle import variations
@@ -159,7 +159,6 @@ def one_factor(deviations: torch.Tensor) -> float | None:
 
 def _fit(tensor: torch.Tensor, basis: torch.Tensor) -> tuple[float, float]:
     """The a in tensor = a * basis, and the relative residual; infinite for a single element, which always fits."""
-    size = float((basis * basis).sum())
-    a = float((tensor * basis).sum()) / size if size else 0.0
+    a = least_squares(tensor, basis)
     residual = float((tensor - a * basis).norm()) / max(float(tensor.norm()), 1e-300)
     return a, residual if tensor.numel() > 1 else math.inf

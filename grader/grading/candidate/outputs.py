@@ -12,9 +12,10 @@ from grader.grading.compare.expected import EPSILON, ROUNDING_UNITS, Expected
 from grader.grading.messages import diagnose, in_backticks, shape_text, usual_remedy
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL
+from grader.grading.oracle.fewer_rows import ROWS
 from grader.machine.backends import backend
-from grader.verdict.models import Device, Diagnosis
-from grader.verdict.stages import TensorCheck
+from grader.verdict.models import Device, Diagnosis, StageName
+from grader.verdict.stages import StageStatus, TensorCheck, VariantResult
 
 USUAL_TENSORS = ("", "Tensor", "Parameter")
 """Type names of tensors that compute as tensors do, and that of None."""
@@ -63,6 +64,28 @@ def _not_returned(expected: Expected, info: p.TensorInfo | None, name: str) -> T
 def _not_compared(expected: Expected, name: str) -> TensorCheck:
     message = "the reference draws random numbers"
     return TensorCheck(name=name, status="not_checked", shape=expected.shape, message=message)
+
+
+def wrong_at_full_size(
+    candidate: Candidate,
+    cases: Sequence[Case],
+    case: Case,
+    failed: Collection[str],
+    judge: Callable[[Case], Sequence[TensorCheck]],
+    stage: StageName,
+) -> list[VariantResult]:
+    """The full size's result if one of the tensors that `failed` with fewer rows is wrong there too.
+
+    Then the verdict stands, with a fault that shows more in a small tensor; without it, only the full size counts.
+    """
+    whole = cases[-1]
+    if case.variant != ROWS or whole.variant == ROWS or not failed:
+        return []
+    found = judge(whole)
+    candidate.release_after(whole, stage)
+    if not any(check.status == "failed" and check.name in failed for check in found):
+        return []
+    return [VariantResult(variant=whole.name, status=StageStatus.FAILED, seed=whole.seed, tensors=tuple(found))]
 
 
 def differ(buffers: Sequence[TensorCheck], parameters: Collection[str] = ()) -> str | None:

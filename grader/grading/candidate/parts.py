@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from grader import protocol as p
@@ -21,15 +20,10 @@ def forward_step(case: Case, inputs: str = "a", *, tape: str | None = None, **ho
     return p.Forward(model=MODEL, inputs=inputs, tape=tape or inputs, **(usual | how))
 
 
-def exports(kind: str, key: str, specs: Mapping[str, TensorSpec]) -> dict[str, TensorSpec]:
-    """Export sources for names of one kind."""
-    return {f"{kind}:{key}:{name}": spec for name, spec in specs.items()}
-
-
 def export_buffers(job: JobBuilder, candidate: Candidate, case: Case) -> None:
     """Bring back the buffers as they are after the steps so far, by the candidate's names."""
     specs = {
-        theirs: TensorSpec(candidate.shape(case, ours), case.buffers[ours].dtype)
+        p.state_source(MODEL, theirs): TensorSpec(candidate.shape(case, ours), case.buffers[ours].dtype)
         for ours, theirs in candidate.buffers(case).items()
     }
-    job.export(exports("state", MODEL, specs))
+    job.export(specs)

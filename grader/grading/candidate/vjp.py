@@ -12,7 +12,7 @@ from grader import protocol as p
 from grader.executor import JobBuilder, JobResult, TensorSpec
 from grader.executor.job import CotangentLayout
 from grader.grading.candidate.candidate import Candidate
-from grader.grading.candidate.parts import exports, forward_step
+from grader.grading.candidate.parts import forward_step
 from grader.grading.compare.blocks import CHECK_BYTES
 from grader.grading.oracle.case import Case, nbytes_of
 
@@ -174,11 +174,11 @@ def export_gradients(job: JobBuilder, candidate: Candidate, case: Case, key: str
     """Bring back the gradients of the operands `wrt` under `key`."""
     operands = candidate.operands(case)
     specs = {
-        operands[name]: TensorSpec(candidate.shape(case, name), case.operand(name).dtype)
+        p.gradient_source(key, operands[name]): TensorSpec(candidate.shape(case, name), case.operand(name).dtype)
         for name in wrt
         if name in operands
     }
-    job.export(exports("grad", key, specs))
+    job.export(specs)
 
 
 def product(candidate: Candidate, case: Case, result: JobResult, key: str = "a") -> Product:

@@ -39,6 +39,17 @@ def changes(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]) -> li
     ]
 
 
+def slope(tensor: torch.Tensor, basis: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
+    """The least-squares factor of each group along `dims`; 0 for a basis of zeros."""
+    size = (basis * basis).sum(tuple(dims), keepdim=True)
+    return (tensor * basis).sum(tuple(dims), keepdim=True) / size.where(size > 0, 1.0)
+
+
+def least_squares(tensor: torch.Tensor, basis: torch.Tensor) -> float:
+    """The least-squares a in tensor = a * basis."""
+    return float(slope(tensor, basis, range(basis.ndim)))
+
+
 def _exact(one: torch.Tensor, other: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Flat blocks of both in float64 on the device of the first."""
     for ours, theirs in blocks.in_blocks(one, other):

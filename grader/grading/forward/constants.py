@@ -16,10 +16,9 @@ import torch
 from grader import protocol as p
 from grader.executor import TensorSpec
 from grader.grading.candidate.candidate import Candidate
-from grader.grading.candidate.parts import exports
-from grader.grading.compare.blocks import is_large
+from grader.grading.compare.blocks import is_large, unravel
 from grader.grading.compare.expected import EPSILON
-from grader.grading.compare.scaling import REDUCED_PRECISION, ROUNDING_RESIDUAL
+from grader.grading.compare.scaling import REDUCED_PRECISION, ROUNDING_RESIDUAL, least_squares
 from grader.grading.messages import diagnose
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL
@@ -62,10 +61,10 @@ def _constructed(candidate: Candidate, case: Case) -> dict[str, torch.Tensor]:
     matched = candidate.matching(case).places
     places = {name: matched[name] for name in candidate.own & matched.keys() if not is_large(case.state[name])}
     job = candidate.script(case)
-    specs = {place.name: TensorSpec(place.shape, case.state[name].dtype) for name, place in places.items()}
-    job.export(exports("state", MODEL, specs))
+    sources = {name: p.state_source(MODEL, place.name) for name, place in places.items()}
+    job.export({sources[name]: TensorSpec(place.shape, case.state[name].dtype) for name, place in places.items()})
     sealed = candidate.attempt(job, "forward", "reading buffers as constructed").sealed
-    found = {name: sealed.get(p.state_source(MODEL, place.name)) for name, place in places.items()}
+    found = {name: sealed.get(source) for name, source in sources.items()}
     return {name: places[name].take(value) for name, value in found.items() if value is not None}
 
 
@@ -108,7 +107,7 @@ def _difference(own: torch.Tensor, right: torch.Tensor) -> str:
     off = ~torch.where(finite, near, (own == right) | (own.isnan() & right.isnan()))
     if bool(off.any()):
         return _elements(own, right, off)
-    factor = float((own[finite] * right[finite]).sum()) / max(float(sizes.square().sum()), 1e-300)
+    factor = least_squares(own[finite], right[finite])
     return f"its values are {factor:.6g} times Model's" if abs(factor - 1) > ROUNDING_RESIDUAL else ""
 
 
@@ -117,6 +116,6 @@ def _elements(own: torch.Tensor, right: torch.Tensor, off: torch.Tensor) -> str:
     if not bool(off.any()):
         return ""
     first = int(off.reshape(-1).nonzero()[0])
-    place = [int(index) for index in torch.unravel_index(torch.tensor(first), off.shape)]
+    place = list(unravel(first, off.shape))
     theirs, ours = own.reshape(-1)[first].item(), right.reshape(-1)[first].item()
     return f"{int(off.sum())} of {off.numel()} elements, {theirs:.4g} for {ours:.4g} at {place}"

@@ -15,7 +15,14 @@ from grader.grading import chance
 from grader.grading.budget import Drawn, Stopwatch, left_out
 from grader.grading.candidate.buffers import explain_buffers, uses_updated_buffers
 from grader.grading.candidate.candidate import Candidate
-from grader.grading.candidate.outputs import check_buffers, check_output, differ, judge_structure, right_up_to_rounding
+from grader.grading.candidate.outputs import (
+    check_buffers,
+    check_output,
+    differ,
+    judge_structure,
+    right_up_to_rounding,
+    wrong_at_full_size,
+)
 from grader.grading.forward.constants import with_constants
 from grader.grading.forward.explain import explain
 from grader.grading.forward.modes import ignores_mode
@@ -26,7 +33,6 @@ from grader.grading.messages import diagnose, fault_text, fold, in_backticks, wr
 from grader.grading.oracle import capabilities, variations
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL
-from grader.grading.oracle.fewer_rows import ROWS
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.patterns.large_tensors import stretch
 from grader.grading.patterns.rounded import confirmed_roundings
@@ -101,30 +107,19 @@ def _compare(
         if diagnosis is not None and candidate.worker.ended:
             return variants, (diagnosis,), sizes_left_out
         if diagnosis is not None:
-            variants += _wrong_at_full_size(candidate, cases, case, checks)
+            failed = {check.name for check in checks if check.status == "failed" and check.name in case.outputs}
+            compare = partial(_compare_outputs, candidate)
+            variants += wrong_at_full_size(candidate, cases, case, failed, compare, "forward")
             other_mode = _other_mode(candidate, oracle, cases, case, diagnosis)
             diagnoses = (diagnosis,) if other_mode is None else tuple(fold(other_mode, [diagnosis]))
             return variants, diagnoses, sizes_left_out
     return variants, (), sizes_left_out
 
 
-def _wrong_at_full_size(
-    candidate: Candidate, cases: Sequence[Case], case: Case, checks: Sequence[TensorCheck]
-) -> list[VariantResult]:
-    """The full size's result if an output that is wrong with fewer rows is wrong there too.
-
-    Then the verdict stands, with a fault that shows more in a small tensor; without it, only the full size counts.
-    """
-    failed = [check.name for check in checks if check.status == "failed" and check.name in case.outputs]
-    if case.variant != ROWS or not failed:
-        return []
-    whole = cases[-1]
-    result = candidate.run(one_forward(candidate, whole), "forward", f"forward of variant {whole.name}")
-    found = [check_output(whole, result, name) for name in failed]
-    candidate.release_after(whole, "forward")
-    if all(check.status != "failed" for check in found):
-        return []
-    return [VariantResult(variant=whole.name, status=StageStatus.FAILED, seed=whole.seed, tensors=tuple(found))]
+def _compare_outputs(candidate: Candidate, case: Case) -> list[TensorCheck]:
+    """The comparison of each output of a plain forward."""
+    result = candidate.run(one_forward(candidate, case), "forward", f"forward of variant {case.name}")
+    return [check_output(case, result, name) for name in case.outputs]
 
 
 def _probe(

@@ -157,10 +157,10 @@ def _wrong_outputs(candidate: Candidate, others: Sequence[OtherInputs]) -> dict[
             wrong[left[failed].change] = WrongTensor(f"the forward raises {first_line(failure)}")
         for turn, other in enumerate(left[:failed]):
             for name in other.case.outputs:
-                source = p.output_source(turn, name)
-                if _only_finite(other, name) and is_finite(result.sealed.get(source)):
+                value = result.sealed.get(p.output_source(turn, name))
+                if value is not None and _only_finite(other, name) and value.isfinite().all():
                     continue
-                found = difference(name, other.case.outputs[name], result.sealed.get(source))
+                found = difference(name, other.case.outputs[name], value)
                 if found is not None:
                     wrong.setdefault(other.change, found)
         left = left[failed + 1 :]
@@ -191,7 +191,7 @@ def difference(what: str, expected: Expected, value: torch.Tensor | None) -> Wro
     check = tolerance.check(without, value)
     if check.status != "failed":
         return None
-    if not is_finite(value):
+    if not value.isfinite().all():
         return WrongTensor(f"{what} has NaN or infinity where the reference has none")
     if expected.spread is not None:
         reference64 = expected.reference64.to(value.device)
@@ -203,8 +203,3 @@ def difference(what: str, expected: Expected, value: torch.Tensor | None) -> Wro
         return WrongTensor(f"{what} is not zero, where the reference's is")
     lost = bool(((value == 0) & (expected.reference64.to(value.device).abs() > expected.rms)).any())
     return WrongTensor(f"{what} has a relative RMS error of {error:.2g}", error, lost)
-
-
-def is_finite(value: torch.Tensor | None) -> bool:
-    """Whether there is a tensor, and all its elements are finite."""
-    return value is not None and bool(value.isfinite().all())

@@ -95,13 +95,9 @@ def _with(oracle: Oracle, case: Case, state: Mapping[str, torch.Tensor]) -> Case
         outputs = variations.outputs_of(oracle, mixed)
     except ProblemError:
         return None
-    finite = all(_as_finite(output.reference64, case.outputs[name].reference64) for name, output in outputs.items())
+    usual = ((output.reference64, case.outputs[name].reference64) for name, output in outputs.items())
+    finite = all((value.isfinite() | ~due.isfinite()).all() for value, due in usual)
     return replace(mixed, outputs=outputs) if finite else None
-
-
-def _as_finite(value: torch.Tensor, usual: torch.Tensor) -> bool:
-    """Whether each element is finite where the usual one is."""
-    return bool((value.isfinite() | ~usual.isfinite()).all())
 
 
 def changed_names(before: Case, after: Case) -> Collection[str]:

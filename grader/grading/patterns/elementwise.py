@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 
 from grader.grading.compare.nonsmooth import MIN_ELEMENTS
-from grader.grading.patterns.pattern import FIT, FREE, Pattern, Subject, norm, number, slope
+from grader.grading.compare.scaling import slope
+from grader.grading.patterns.pattern import FIT, FREE, Pattern, Subject, norm
 
 
 def function_of_one(subject: Subject) -> Pattern | None:
@@ -43,9 +44,7 @@ def _due(subject: Subject, usable: torch.Tensor, right: torch.Tensor) -> str:
 def _compared(grad: str, name: str, at: torch.Tensor, actual: torch.Tensor, right: torch.Tensor) -> Pattern:
     largest = int((actual - right).abs().argmax())
     chosen = sorted({len(at) // 8, largest, len(at) - 1 - len(at) // 8})
-    shown = ", ".join(
-        f"{number(float(actual[i]))} for {number(float(right[i]))} at {number(float(at[i]))}" for i in chosen
-    )
+    shown = ", ".join(f"{float(actual[i]):.4g} for {float(right[i]):.4g} at {float(at[i]):.4g}" for i in chosen)
     text = f"is {grad} times a wrong function of {name}: {shown}"
     return Pattern(text, f"differentiate again what the forward does with {name}, and compare at these points")
 
@@ -59,7 +58,7 @@ def other_function(subject: Subject) -> Pattern | None:
             if _smooth(at, actual) and _smooth(at, right):
                 worst = int((actual - right).abs().argmax())
                 figures = f"{float(actual[worst]):.6g} for {float(right[worst]):.6g}"
-                text = f"is a wrong function of {known.name}, off most at {number(float(at[worst]))}: {figures}"
+                text = f"is a wrong function of {known.name}, off most at {float(at[worst]):.4g}: {figures}"
                 return Pattern(text, f"check what the kernel does with {known.name} near that value")
     return None
 

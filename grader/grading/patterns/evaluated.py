@@ -14,7 +14,7 @@ from grader.grading.oracle import known_mistakes
 from grader.grading.oracle.case import Case, is_input
 from grader.grading.oracle.exchanges import turned
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.patterns.pattern import FIT, FREE, MAX_ELEMENTS, Pattern, Subject, number
+from grader.grading.patterns.pattern import FIT, FREE, MAX_ELEMENTS, Pattern, Subject
 
 ONES = "replaced by ones"
 
@@ -96,9 +96,7 @@ def _weighted(subject: Subject, names: Sequence[str], columns: Sequence[torch.Te
     if not off:
         return None
     if along == "outputs":
-        clauses = [
-            f"does not depend on {name}" if name in none else f"takes {name} {number(w)} times" for name, w in off
-        ]
+        clauses = [f"does not depend on {name}" if name in none else f"takes {name} {w:.4g} times" for name, w in off]
         remedy = "add what that output's grad_output contributes"
         return Pattern(
             " and ".join(clauses), remedy if none else "look for that factor, as of a mean or a loss's weight"

@@ -219,23 +219,6 @@ def norm(value: torch.Tensor) -> float:
     return float(torch.linalg.vector_norm(value))
 
 
-def factor(tensor: torch.Tensor, basis: torch.Tensor) -> float:
-    """The least-squares a in tensor = a * basis."""
-    size = float((basis * basis).sum())
-    return float((tensor * basis).sum()) / size if size else 0.0
-
-
-def slope(tensor: torch.Tensor, basis: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
-    """The least-squares factor of each group along `dims`."""
-    size = (basis * basis).sum(tuple(dims), keepdim=True)
-    return (tensor * basis).sum(tuple(dims), keepdim=True) / size.where(size > 0, 1.0)
-
-
-def number(value: float) -> str:
-    """A number with four digits."""
-    return f"{value:.4g}"
-
-
 def dimensions(dims: Sequence[int]) -> str:
     """`dimension 1`, `dimensions 0 and 2`."""
     shown = [str(dim) for dim in dims]

@@ -10,7 +10,7 @@ import torch
 
 from grader.grading.compare.scaling import factor_text, scale_of
 from grader.grading.messages import MAX_LISTED
-from grader.grading.patterns.pattern import FIT, FREE, Pattern, Region, Subject, dimensions, number
+from grader.grading.patterns.pattern import FIT, FREE, Pattern, Region, Subject, dimensions
 from grader.grading.patterns.value_regions import by_row_value, by_value, named_by_index
 
 ONE_ELEMENT = (
@@ -153,7 +153,7 @@ def _state(subject: Subject, inside: torch.Tensor) -> tuple[str, str]:
     error = subject.error[inside]
     mean = float(error.mean())
     if len(right) >= FREE and subject.explained(error - mean, error):
-        return f"off by {number(mean)} in each element", f"subtract {number(mean)} there"
+        return f"off by {mean:.4g} in each element", f"subtract {mean:.4g} there"
     return "wrong", ""
 
 

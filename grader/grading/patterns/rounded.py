@@ -18,20 +18,12 @@ from grader.grading.compare.blocks import kth_smallest
 from grader.grading.compare.expected import EPSILON, Expected
 from grader.grading.compare.narrow_types import is_narrow, spacing
 from grader.grading.compare.nonsmooth import MIN_ELEMENTS
+from grader.grading.compare.scaling import least_squares, slope
 from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.roundings import NarrowFormat, Rounded, roundings
 from grader.grading.oracle.values import OTHER_DRAWS
-from grader.grading.patterns.pattern import (
-    CORRELATION,
-    FREE,
-    Pattern,
-    Subject,
-    factor,
-    norm,
-    number,
-    slope,
-)
+from grader.grading.patterns.pattern import CORRELATION, FREE, Pattern, Subject, norm
 from grader.machine.backends import backend
 from grader.protocol import dtype_name
 from grader.verdict.precision import TF32_BITS, Precision
@@ -183,14 +175,14 @@ def _apart(error: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     A missing term or a factor makes such a part, as cut operands do.
     """
     shifted, centred = error - error.mean(), right - right.mean()
-    return shifted - factor(shifted, centred) * centred
+    return shifted - least_squares(shifted, centred) * centred
 
 
 def _pattern(suspect: _Suspect, kind: str, rounded: Rounded, alike: float) -> Pattern:
-    relative = number(norm(suspect.error) / max(norm(suspect.right), 1e-300))
+    relative = norm(suspect.error) / max(norm(suspect.right), 1e-300)
     text = (
-        f"has errors of the size of {kind} rounding of {rounded.what} (relative {relative}), and follows those of the "
-        f"reference with the same rounding (correlation {alike:.2f})"
+        f"has errors of the size of {kind} rounding of {rounded.what} (relative {relative:.4g}), and follows those of "
+        f"the reference with the same rounding (correlation {alike:.2f})"
     )
     remedy = "keep intermediate results in float32"
     if not rounded.of_an_operator:
@@ -215,7 +207,7 @@ def accumulated(subject: Subject) -> Pattern | None:
     if not spread_out or not unit / 4 < relative < unit * math.sqrt(length) or not _patternless(subject.error):
         return None
     name = dtype_name(dtype)
-    text = f"has the error of sums that are kept in {name} (relative {number(relative)}), without a pattern"
+    text = f"has the error of sums that are kept in {name} (relative {relative:.4g}), without a pattern"
     return Pattern(text, "accumulate in float32, and round once at the end", "low_precision")
 
 

@@ -7,18 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from grader.grading.patterns.pattern import (
-    CORRELATION,
-    FREE,
-    Known,
-    Pattern,
-    Subject,
-    dimensions,
-    factor,
-    norm,
-    number,
-    slope,
-)
+from grader.grading.compare.scaling import least_squares, slope
+from grader.grading.patterns.pattern import CORRELATION, FREE, Known, Pattern, Subject, dimensions, norm
 
 
 def single_term(subject: Subject) -> Pattern | None:
@@ -27,22 +17,22 @@ def single_term(subject: Subject) -> Pattern | None:
         return None
     some = bool(subject.actual.any())
     if some and subject.explained(subject.actual):
-        text = f"is close to zero, at most {number(float(subject.actual.abs().max()))}"
+        text = f"is close to zero, at most {float(subject.actual.abs().max()):.4g}"
         return Pattern(text, "look for a term that is left out: it is nearly all of it")
     if (summed := _summed_too_far(subject)) is not None:
         return summed
     if some and subject.explained(subject.actual - subject.actual.mean()):
-        value = number(float(subject.actual.mean()))
+        value = f"{float(subject.actual.mean()):.4g}"
         return Pattern(f"is {value} in every element", "compute it from grad_output and the saved tensors")
     if int(subject.telling.sum()) < FREE:
         return None
     terms = list(_terms(subject))
     for term in terms:
-        a = factor(subject.actual, term.value)
+        a = least_squares(subject.actual, term.value)
         if norm(term.value) and subject.explained(subject.actual - a * term.value):
             return Pattern(f"is {_multiple(a, term.name)} alone", _due_instead(subject, term, terms))
     for term in terms:
-        a = factor(subject.error, term.value)
+        a = least_squares(subject.error, term.value)
         if norm(term.value) and subject.explained(subject.error - a * term.value):
             return _too_much(a, term.name)
     return None
@@ -65,7 +55,7 @@ def _summed_too_far(subject: Subject) -> Pattern | None:
 def _due_instead(subject: Subject, term: Known, terms: Sequence[Known]) -> str:
     """The remedy for a tensor that is a multiple of one term alone."""
     for other in terms:
-        b = factor(subject.right, other.value)
+        b = least_squares(subject.right, other.value)
         if norm(other.value) and subject.explained(subject.right - b * other.value, subject.right):
             due = _multiple(b, other.name)
             return f"return {due}" if other.name != term.name else f"return {due}, broadcast along another dimension"
@@ -88,7 +78,7 @@ def _too_much(a: float, name: str) -> Pattern:
 def _multiple(a: float, name: str) -> str:
     if abs(a - 1) < 1e-3:
         return name
-    return f"minus {name}" if abs(a + 1) < 1e-3 else f"{number(a)} times {name}"
+    return f"minus {name}" if abs(a + 1) < 1e-3 else f"{a:.4g} times {name}"
 
 
 def missing_factor(subject: Subject) -> Pattern | None:
@@ -100,12 +90,12 @@ def missing_factor(subject: Subject) -> Pattern | None:
             if not bool((value - value.flatten()[0]).any()):
                 continue
             scaled = subject.right * value
-            a = factor(subject.actual, scaled)
+            a = least_squares(subject.actual, scaled)
             if a and subject.explained(subject.actual - a * scaled):
-                times = "" if abs(a - 1) < 1e-3 else f", times {number(a)}"
+                times = "" if abs(a - 1) < 1e-3 else f", times {a:.4g}"
                 text = f"has the factor {known.name} once too often{times}"
                 return Pattern(text, f"multiply by {known.name} once less")
-            a = factor(subject.right, subject.actual * value)
+            a = least_squares(subject.right, subject.actual * value)
             rest = subject.right - a * subject.actual * value
             if a and subject.explained(rest) and subject.explained(rest, subject.right):
                 text = f"is the right one divided by {known.name}"
@@ -124,7 +114,7 @@ def grouped(subject: Subject) -> Pattern | None:
             continue
         mean = subject.error.mean(chosen, keepdim=True)
         if subject.explained(subject.error - mean):
-            amount = f", {number(float(mean))}" if mean.numel() == 1 else ""
+            amount = f", {float(mean):.4g}" if mean.numel() == 1 else ""
             where = f"a constant, or a sum or mean over {dimensions(chosen)}"
             remedy = f"look for {where}, that is missing, too much or wrongly scaled"
             return Pattern(f"is off by the same amount {each}{amount}", remedy)
@@ -181,7 +171,7 @@ def _gain_left_out(subject: Subject, term: Known, multiples: torch.Tensor) -> Pa
 
 def _factor(a: torch.Tensor, each: str) -> Pattern:
     """A factor for each group; names the known tensor that it is a multiple of."""
-    text = f"is off by one factor {each}, from {number(float(a.min()))} to {number(float(a.max()))}"
+    text = f"is off by one factor {each}, from {float(a.min()):.4g} to {float(a.max()):.4g}"
     return Pattern(text, "look for a factor that differs there: it is missing, applied twice, or read at another index")
 
 

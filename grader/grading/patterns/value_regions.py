@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from grader.grading.messages import MAX_LISTED
-from grader.grading.patterns.pattern import FREE, Known, Region, Subject, number
+from grader.grading.patterns.pattern import FREE, Known, Region, Subject
 
 
 def by_value(subject: Subject) -> Iterator[Region]:
@@ -50,7 +50,7 @@ def _limits(
         outside = telling & ~inside
         if min(int(wrong.sum()), int(outside.sum())) >= FREE:
             limit = sign * _between(float((sign * value)[outside].max()), edge) or 0.0
-            yield f"{name} {relation}{'=' * (sign * limit == edge)} {number(limit)}", inside
+            yield f"{name} {relation}{'=' * (sign * limit == edge)} {limit:.4g}", inside
 
 
 def _log_ways(elements: int, chosen: int) -> float:

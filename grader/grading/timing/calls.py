@@ -19,7 +19,6 @@ from grader.executor.quiet_memory import quiet_memory
 from grader.grading import chance
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.parameter_matching import Matching
-from grader.grading.candidate.parts import exports
 from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.evaluation import MODEL
 from grader.grading.oracle.oracle import Oracle
@@ -174,10 +173,10 @@ class Caller:
             job.step(p.Time(**timed))
         if part == "backward":
             gradients = {
-                theirs: TensorSpec(self._shape(side, name), case.operand(name).dtype)
+                p.gradient_source("t", theirs): TensorSpec(self._shape(side, name), case.operand(name).dtype)
                 for name, theirs in side.operands.items()
             }
-            job.export(exports("grad", "t", gradients))
+            job.export(gradients)
         else:
             export_outputs(job, case, "t")
             job.export({p.state_source(MODEL, theirs): spec for theirs, spec in self._buffers(side).items()})
