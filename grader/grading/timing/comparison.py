@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import NamedTuple
 
 import torch
@@ -227,30 +227,28 @@ class ExactCheck:
     def __init__(self, oracle: Oracle, case: Case, source: Source, *, tf32: bool) -> None:
         """`tf32` as the call was timed."""
         self._oracle, self._case, self._source, self._tf32 = oracle, case, source, tf32
-        self._trackers: Trackers | None = None
 
     def passes(self, table: Table, name: str, actual: torch.Tensor) -> bool | None:
-        """Whether a tensor that is far from the reference's is right all the same; None if nothing tells."""
-        expected = self.of(table, name)
+        """Whether a tensor that is far from the reference's is right all the same.
+
+        None if nothing tells: it is large or has no exact values.
+        """
+        untimed = getattr(self._case, table)[name]
+        # Every call of a large one has elements at a non-smooth point, as the case had: its error speaks for all.
+        if not self._oracle.traits(self._case).has_float64 or any(map(is_large, self._case.inputs)):
+            return None
+        expected = self._trackers.expected(table, lambda _: untimed.reduction_length).get(name)
         return None if expected is None else tolerance.passes(expected, actual)
 
-    def of(self, table: Table, name: str) -> Expected | None:
-        """The expected tensor of this call; None if it is large or has no exact values."""
-        oracle, case = self._oracle, self._case
-        traits = oracle.traits(case)
-        untimed = getattr(case, table)[name]
-        # Every call of a large one has elements at a non-smooth point, as the case had: its error speaks for all.
-        if not traits.has_float64 or untimed is None or any(map(is_large, case.inputs)):
-            return None
-        if self._trackers is None:
-            draw = self._source.values()
-            wrt = case.wrt if draw.cotangents else ()
-            plain = Pass(MODEL, draw.inputs, draw.state, draw.cotangents, wrt, case.training, tf32=self._tf32)
-            ask, pace = partial(oracle.ask, case), Pace(oracle.budget.product_seconds, oracle.clock)
-            # A library may have chosen not to round for the reference, which on few bits is all that differs.
-            rounds = oracle.precision.meaning.tf32 or draw.few_bits
-            _, self._trackers = track(ask, plain, traits, oracle.device, pace=pace, tf32=rounds)
-        return self._trackers.expected(table, lambda _: untimed.reduction_length).get(name)
+    @cached_property
+    def _trackers(self) -> Trackers:
+        oracle, case, draw = self._oracle, self._case, self._source.values()
+        wrt = case.wrt if draw.cotangents else ()
+        plain = Pass(MODEL, draw.inputs, draw.state, draw.cotangents, wrt, case.training, tf32=self._tf32)
+        ask, pace = partial(oracle.ask, case), Pace(oracle.budget.product_seconds, oracle.clock)
+        # A library may have chosen not to round for the reference, which on few bits is all that differs.
+        rounds = oracle.precision.meaning.tf32 or draw.few_bits
+        return track(ask, plain, oracle.traits(case), oracle.device, pace=pace, tf32=rounds)[1]
 
 
 def _too_many_differ(expected: Expected, reference: torch.Tensor, actual: torch.Tensor) -> tuple[str, str] | None:

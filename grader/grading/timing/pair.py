@@ -11,7 +11,7 @@ import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Self
+from typing import Self
 
 from grader.errors import GraderError, ReferenceRefused
 from grader.executor import WorkerLost
@@ -30,15 +30,6 @@ from grader.grading.timing.draws import Draws, Source
 from grader.machine.backends import backend
 from grader.machine.host import on_one_thread
 from grader.verdict.models import Device, Diagnosis
-
-
-class WrongCall(NamedTuple):
-    """A wrong call of the candidate, with the values that it ran on."""
-
-    diagnosis: Diagnosis
-    case: Case
-    source: Source
-    call: Call
 
 
 class WorkerPair:
@@ -105,7 +96,7 @@ class WorkerPair:
 
     def time_pair(
         self, calls: Mapping[Phase, int], reference_first: bool, *, probe: bool = False, counts: bool = True
-    ) -> tuple[dict[Part, Time], dict[Part, Time], WrongCall | None]:
+    ) -> tuple[dict[Part, Time], dict[Part, Time], Diagnosis | None]:
         """Times of (reference, candidate) per call, and what was wrong.
 
         Each side makes so many calls of each phase, on values drawn for this pair alone. With `probe`, if the
@@ -137,10 +128,10 @@ class WorkerPair:
 
     def _make_calls(
         self, sources: Mapping[Phase, Sequence[Source]], reference_first: bool, *, counts: bool
-    ) -> tuple[dict[Which, dict[Phase, list[Call]]], WrongCall | None]:
+    ) -> tuple[dict[Which, dict[Phase, list[Call]]], Diagnosis | None]:
         """The calls of each side, without their tensors, and what was wrong. Raises NotQueued."""
         order: tuple[Which, Which] = ("reference", "candidate") if reference_first else ("candidate", "reference")
-        wrongs = list[WrongCall]()
+        wrongs = list[Diagnosis]()
         try:
             return self._in_order(order, sources, wrongs, counts=counts), next(iter(wrongs), None)
         except NotQueued as error:  # whose traceback would keep gigabytes
@@ -151,7 +142,7 @@ class WorkerPair:
         self,
         order: tuple[Which, Which],
         sources: Mapping[Phase, Sequence[Source]],
-        wrongs: list[WrongCall],
+        wrongs: list[Diagnosis],
         *,
         counts: bool,
     ) -> dict[Which, dict[Phase, list[Call]]]:
@@ -162,10 +153,9 @@ class WorkerPair:
         def compared(phase: Phase, number: int, call: Call) -> Call:
             """Compare a call of the second side with that of the first, and keep the times of both."""
             sides = {first: of_first[phase][number], second: call}
-            source = sources[phase][number]
-            diagnosis = None if wrongs else comparison.difference_of(source, sides["reference"], sides["candidate"])
-            if diagnosis is not None:
-                wrongs.append(WrongCall(diagnosis, self._case, source, sides["candidate"]))
+            if not wrongs:
+                found = comparison.difference_of(sources[phase][number], sides["reference"], sides["candidate"])
+                wrongs.extend([] if found is None else [found])
             of_first[phase][number] = replace(sides[first], sealed={})
             return replace(call, sealed={})
 

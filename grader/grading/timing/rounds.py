@@ -12,7 +12,7 @@ from grader.grading.messages import diagnose
 from grader.grading.timing.calls import FIGURES, PARTS, NotQueued, Part, Phase
 from grader.grading.timing.clocks import Samples, Time
 from grader.grading.timing.device_clocks import ClockWatch
-from grader.grading.timing.pair import WorkerPair, WrongCall
+from grader.grading.timing.pair import WorkerPair
 from grader.grading.timing.statistics import FEWEST_ROUNDS, FIRST_CALL_FACTOR, HOPELESS, Bias
 from grader.grading.timing.stopping import RoundLimits, are_enough, are_precise, count_of
 from grader.machine.backends import backend
@@ -22,9 +22,9 @@ from grader.verdict.models import Device, Diagnosis
 class WrongOutput(Exception):
     """An output or gradient of a timed call is wrong."""
 
-    def __init__(self, wrong: WrongCall) -> None:
-        super().__init__(wrong.diagnosis.message)
-        self.wrong = wrong
+    def __init__(self, diagnosis: Diagnosis) -> None:
+        super().__init__(diagnosis.message)
+        self.diagnosis = diagnosis
 
 
 PairTimes = tuple[Mapping[Part, Time], Mapping[Part, Time]]
