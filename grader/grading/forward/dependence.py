@@ -22,33 +22,38 @@ from grader.grading.oracle.values import is_float, with_moved
 def dependence(candidate: Candidate, oracle: Oracle, case: Case, output: str) -> tuple[str, str] | None:
     """A clause on operands whose change has no effect, or has one and should not, and its remedy.
 
-    Inputs and the first parameters of a small case are asked. Masks and integers are another draw's. Raises Stopped.
+    Inputs of a small case are asked, the first parameters, and buffers that training changes. Masks and integers are
+    another draw's. Raises Stopped.
     """
     inputs = {f"input[{index}]": value for index, value in enumerate(case.inputs) if isinstance(value, torch.Tensor)}
-    learned = oracle.traits(case).learned
-    parameters = [name for name, value in case.state.items() if name in learned and is_float(value)]
-    names = [*filter(lambda name: is_float(inputs[name]), inputs), *parameters[: 2 * MAX_LISTED]]
+    learned, before = oracle.traits(case).learned, oracle.constructed(case)
+    trained = [
+        name
+        for name, value in case.state.items()
+        if is_float(value) and (name in learned or not torch.equal(value.cpu(), before[name].cpu()))
+    ]
+    names = [*filter(lambda name: is_float(inputs[name]), inputs), *trained[: 2 * MAX_LISTED]]
     codes = [name for name in inputs if name not in names]
-    nbytes = (len(names) + len(codes)) * (case.nbytes + case.state_bytes)
+    nbytes = (len(names) + len(codes)) * case.nbytes + 2 * case.state_bytes
     if not case.values_comparable or nbytes > CHECK_BYTES:
         return None
     # A candidate may refuse codes that do not belong to the other inputs: they come last.
     others = {name: with_moved(case, name) for name in names} | _with_other_codes(oracle, case, codes)
-    before, *after = _outputs(candidate, [case, *others.values()], output)
-    if before is None or any(value is None for value in after[: len(names)]):
+    usual, *after = _outputs(candidate, [case, *others.values()], output)
+    if usual is None or any(value is None for value in after[: len(names)]):
         return None
     ignored, used = list[str](), list[str]()
     for (name, other), value in zip(others.items(), after, strict=True):
         if value is None:
             break
         label = case.operand_names.get(name, name)
-        if same_bits(before, value):
+        if same_bits(usual, value):
             if _right_moves(oracle, case, other, output):
                 ignored.append(label)
         elif (
             name not in codes
             and case.gradients.get(name) is None
-            and not tolerance.passes(case.outputs[output].around(before), value)
+            and not tolerance.passes(case.outputs[output].around(usual), value)
             and not _right_moves(oracle, case, other, output)
         ):
             used.append(label)

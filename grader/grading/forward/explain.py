@@ -11,12 +11,11 @@ from typing import Literal
 import torch
 
 from grader.grading.candidate.candidate import Candidate
-from grader.grading.candidate.outputs import check_output
 from grader.grading.compare import tolerance
 from grader.grading.compare.expected import COARSE_TOLERANCE, Expected
 from grader.grading.compare.scaling import factor_text, scale_of, scale_remedy
 from grader.grading.forward.dependence import dependence
-from grader.grading.forward.one_forward import is_right, one_forward, outputs_of
+from grader.grading.forward.one_forward import is_right, outputs_of
 from grader.grading.forward.other_inputs import ERROR, judge_other_inputs
 from grader.grading.forward.single_number import constant_factor
 from grader.grading.forward.unpaired import with_own_parameters, without_counterpart
@@ -128,16 +127,6 @@ def _rounded_inside(output: Mismatch) -> Diagnosis | None:
     return next((_of_pattern(output, pattern) for pattern in found.values()), None)
 
 
-def _parameters_as_constructed(output: Mismatch) -> Diagnosis | None:
-    for moved, expected in known_mistakes.as_constructed(output.oracle, output.case):
-        if tolerance.passes(expected[output.name], output.sealed):
-            which, whose = in_backticks(moved), "their" if moved[1:] else "its"
-            what = f"{output.wrong}; it would be right with {which} as constructed"
-            remedy = f"read {which} in every forward: training changes {whose} values"
-            return diagnose("output_wrong", what, where=output.case.where, remedy=remedy)
-    return None
-
-
 def _wrong_epsilon(output: Mismatch) -> Diagnosis | None:
     """An error of other inputs, whose variance is small, where this one is small too.
 
@@ -150,19 +139,6 @@ def _wrong_epsilon(output: Mismatch) -> Diagnosis | None:
         return None
     grown, error = min(0.1, 1e3 * (output.check.rel_rms_error or 0.0)), found.detail[ERROR]
     return None if isinstance(error, float) and error < grown else found
-
-
-def _copy_of_parameters(output: Mismatch) -> Diagnosis | None:
-    if _is_small(output):
-        return None
-    loaded = one_forward(output.candidate, output.case, loaded=True)
-    result = output.candidate.attempt(loaded, "forward", "forward after load_state_dict")
-    output.candidate.forget(everything=True)
-    if result.failure is not None or check_output(output.case, result, output.name).status != "passed":
-        return None
-    what = f"{output.wrong}; it is right after load_state_dict(), so it computes with a copy of its parameters"
-    remedy = "derive what it keeps in every forward, or anew when a parameter's version changes"
-    return diagnose("output_wrong", what, where=output.case.where, remedy=remedy)
 
 
 def _other_dependence(output: Mismatch) -> Diagnosis | None:
@@ -242,9 +218,7 @@ EXPLANATIONS: tuple[Callable[[Mismatch], Diagnosis | None], ...] = (
     _unrounded_output,
     _other_gelu,
     _rounded_inside,
-    _parameters_as_constructed,
     _wrong_epsilon,
-    _copy_of_parameters,
     _named_factor,
     _other_dependence,
     _some_values_of_a_parameter,

@@ -23,17 +23,13 @@ def one_forward(
     case: Case,
     *,
     earlier: Sequence[Sequence[object]] = (),
-    loaded: bool = False,
     layout: Literal["contiguous", "strided"] = "contiguous",
 ) -> JobBuilder:
     """A job of one forward that brings back its outputs, under the tape "a", and the buffers after it.
 
-    Forwards on the `earlier` inputs come before it. With `loaded`, the parameters come by `load_state_dict`. Raises
-    Stopped.
+    Forwards on the `earlier` inputs come before it. Raises Stopped.
     """
     job = candidate.script(case)
-    if loaded:
-        job.load_state(MODEL, case.state)
     for inputs in earlier:
         job.put_inputs("earlier", inputs)
         job.step(p.Forward(model=MODEL, inputs="earlier", tape="earlier", training=case.training))

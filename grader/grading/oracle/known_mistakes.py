@@ -5,7 +5,7 @@ A candidate that matches such results, and not the correct ones, has made that m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -15,7 +15,6 @@ from grader.errors import ReferenceRefused
 from grader.grading.compare.blocks import in_blocks
 from grader.grading.compare.expected import Expected
 from grader.grading.compare.scaling import change
-from grader.grading.messages import MAX_LISTED
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL64, Evaluation, Pass
 from grader.grading.oracle.oracle import Oracle
@@ -31,27 +30,6 @@ def outputs(oracle: Oracle, case: Case, substitute: Literal["gelu_tanh", "gelu_e
     other = _with(oracle, replace(case, cotangents={}, gradients={}), substitute).outputs
     changed = {name: value for name, value in other.items() if not torch.equal(value, case.outputs[name].reference64)}
     return {name: case.outputs[name].around(value) for name, value in changed.items()}
-
-
-def as_constructed(oracle: Oracle, case: Case) -> Iterator[tuple[list[str], dict[str, Expected]]]:
-    """Yields (names, the float64 outputs with these parameters and buffers as constructed).
-
-    Only names that `trained_state.as_trained` has changed: each of the first MAX_LISTED alone, then all parameters, all
-    buffers, and all.
-    """
-    traits, before = oracle.traits(case), oracle.models.constructed(case)
-    moved = [name for name, value in case.state.items() if not torch.equal(value.cpu(), before[name].cpu())]
-    if not oracle.runs_float64(case) or not case.values_comparable:
-        return
-    parameters = traits.learned
-    learned = [name for name in moved if name in parameters]
-    buffers = [name for name in moved if name not in parameters]
-    for names in [*([name] for name in moved[:MAX_LISTED]), learned, buffers, moved]:
-        if not names:
-            continue
-        state = {name: before[name] if name in names else value for name, value in case.state.items()}
-        run = next(oracle.ask(case, [replace(Pass.of(case, MODEL64, backward=False), state=state)]))
-        yield names, {name: case.outputs[name].around(value) for name, value in run.outputs.items()}
 
 
 def reference_gradients(oracle: Oracle, case: Case) -> Mapping[str, torch.Tensor | None]:
