@@ -1,4 +1,4 @@
-"""Errors that are functions of one tensor, or single elements of grad_output."""
+"""Outputs that are functions of one tensor, and gradients of single elements of grad_output."""
 
 from __future__ import annotations
 
@@ -6,47 +6,7 @@ import torch
 
 from grader.grading.compare.nonsmooth import MIN_ELEMENTS
 from grader.grading.compare.scaling import slope
-from grader.grading.patterns.pattern import FIT, FREE, Pattern, Subject, norm
-
-
-def function_of_one(subject: Subject) -> Pattern | None:
-    """The tensor divided by grad_output is a function of one known tensor of this shape."""
-    if subject.right.numel() < MIN_ELEMENTS:
-        return None
-    for grad in subject.grad_outputs:
-        if tuple(grad.value.shape) != subject.shape:
-            continue
-        usable = grad.value.abs() > 0.1 * norm(grad.value) / grad.value.numel() ** 0.5
-        actual, right = (value[usable] / grad.value[usable] for value in (subject.actual, subject.right))
-        for known in subject.tensors:
-            if tuple(known.value.shape) != subject.shape or not bool((known.value != known.value.flatten()[0]).any()):
-                continue
-            at, order = known.value[usable].sort()
-            if not _smooth(at, actual[order]):
-                continue
-            if not (_smooth(at, right[order]) or _is_constant(right)):
-                text = f"is {grad.name} times a function of {known.name} alone, and the reference's is not"
-                return Pattern(text, _due(subject, usable, right))
-            return _compared(grad.name, known.name, at, actual[order], right[order])
-    return None
-
-
-def _due(subject: Subject, usable: torch.Tensor, right: torch.Tensor) -> str:
-    """The remedy for a function of one tensor that should be one of another, or of more."""
-    for known in subject.tensors:
-        if tuple(known.value.shape) == subject.shape:
-            at, order = known.value[usable].sort()
-            if _smooth(at, right[order]):
-                return f"it is a function of {known.name}: differentiate at that"
-    return "look for what else the derivative depends on: a parameter, or other elements of the input"
-
-
-def _compared(grad: str, name: str, at: torch.Tensor, actual: torch.Tensor, right: torch.Tensor) -> Pattern:
-    largest = int((actual - right).abs().argmax())
-    chosen = sorted({len(at) // 8, largest, len(at) - 1 - len(at) // 8})
-    shown = ", ".join(f"{float(actual[i]):.4g} for {float(right[i]):.4g} at {float(at[i]):.4g}" for i in chosen)
-    text = f"is {grad} times a wrong function of {name}: {shown}"
-    return Pattern(text, f"differentiate again what the forward does with {name}, and compare at these points")
+from grader.grading.patterns.pattern import FIT, FREE, Pattern, Subject
 
 
 def other_function(subject: Subject) -> Pattern | None:
@@ -61,11 +21,6 @@ def other_function(subject: Subject) -> Pattern | None:
                 text = f"is a wrong function of {known.name}, off most at {float(at[worst]):.4g}: {figures}"
                 return Pattern(text, f"check what the kernel does with {known.name} near that value")
     return None
-
-
-def _is_constant(value: torch.Tensor) -> bool:
-    """Whether all values agree up to rounding: a function of whatever there is."""
-    return bool(((value - value[0]).abs() <= FIT * value[0].abs()).all())
 
 
 def _smooth(at: torch.Tensor, value: torch.Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""Patterns that take runs of the reference: parts of grad_output, other parameters."""
+"""Patterns that take runs of the reference: parts of grad_output."""
 
 from __future__ import annotations
 
@@ -11,12 +11,9 @@ import torch
 
 from grader.grading.messages import MAX_LISTED
 from grader.grading.oracle import known_mistakes
-from grader.grading.oracle.case import Case, is_input
-from grader.grading.oracle.exchanges import turned
+from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.patterns.pattern import FIT, FREE, MAX_ELEMENTS, Pattern, Subject
-
-ONES = "replaced by ones"
 
 Search = Callable[[Oracle, Sequence[Subject]], dict[str, Pattern]]
 """Runs the reference, and returns the patterns by name of gradients that these runs explain."""
@@ -32,7 +29,7 @@ def evaluated_patterns(oracle: Oracle, case: Case, subjects: Sequence[Subject]) 
         return {}
     found: dict[str, Pattern] = {}
     end = oracle.clock() + oracle.budget.stage_seconds
-    for search in itertools.chain(_parts(case), _changed_parameters(case)):
+    for search in _parts(case):
         open_ = [subject for subject in subjects if subject.name not in found]
         if not open_ or oracle.clock() > end:
             break
@@ -118,47 +115,3 @@ def _weighted(subject: Subject, names: Sequence[str], columns: Sequence[torch.Te
 def _thinned(value: torch.Tensor) -> torch.Tensor:
     """Elements at equal distances of one with too many for a fit, on the CPU; flat."""
     return value.flatten()[:: -(-value.numel() // MAX_ELEMENTS)].cpu()
-
-
-def _changed_parameters(case: Case) -> Iterator[Search]:
-    """Searches for gradients that would be right with a parameter left out, transposed or flipped."""
-    for name, text, remedy, changed in _changes(case):
-        other = replace(case, state={**case.state, name: changed})
-        pattern = Pattern(f"would be right with `{name}` {text}", remedy)
-        search = partial(_of_change, case=other, pattern=pattern)
-        thrice = replace(case, state={**case.state, name: 3 * changed})
-        yield search if text != ONES else partial(_and_not_of, search=search, control=thrice)
-
-
-def _and_not_of(oracle: Oracle, subjects: Sequence[Subject], search: Search, control: Case) -> dict[str, Pattern]:
-    """Patterns that a search finds, unless the control explains the gradients as well.
-
-    Ones in place of a parameter may take a ReLU's mask away from the reference, as threes do.
-    """
-    found = search(oracle, subjects)
-    if found:
-        at_fault = [subject for subject in subjects if subject.name in found]
-        for name in _of_change(oracle, at_fault, control, found[at_fault[0].name]):
-            del found[name]
-    return found
-
-
-def _of_change(oracle: Oracle, subjects: Sequence[Subject], case: Case, pattern: Pattern) -> dict[str, Pattern]:
-    due = known_mistakes.reference_gradients(oracle, case)
-    values = ((subject, subject.beside(value)) for subject in subjects if (value := due.get(subject.name)) is not None)
-    return {
-        subject.name: pattern
-        for subject, value in values
-        # A parameter moves more than a few elements: with ones, these may be right because a bound is not reached.
-        if value.shape == subject.right.shape and 4 * int(subject.wrong.sum()) >= int(subject.telling.sum())
-        if subject.explained(subject.actual - value)
-    }
-
-
-def _changes(case: Case) -> Iterator[tuple[str, str, str, torch.Tensor]]:
-    """Each parameter replaced by ones, then transposed or flipped, as in `turned`."""
-    for name in case.wrt:
-        if not is_input(name):
-            remedy = f"use `{name}` wherever the reference does"
-            yield name, ONES, remedy, torch.ones_like(case.state[name])
-    yield from turned(case)

@@ -17,7 +17,7 @@ from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.slips import Slipped, output_slips, slips
 from grader.grading.patterns.arrangement import arrangement
-from grader.grading.patterns.elementwise import function_of_one, other_function, overwritten
+from grader.grading.patterns.elementwise import other_function, overwritten
 from grader.grading.patterns.evaluated import evaluated_patterns
 from grader.grading.patterns.large_tensors import rows_of_large, stretch
 from grader.grading.patterns.pattern import (
@@ -44,7 +44,6 @@ SEARCHES: Sequence[Search] = (
     missing_factor,
     border,
     grouped,
-    function_of_one,
     accumulated,
     at_zeros,
     vague_region,

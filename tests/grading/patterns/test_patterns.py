@@ -11,9 +11,9 @@ from grader.grading.compare.expected import Expected
 from grader.grading.compare.ties import Ties
 from grader.grading.oracle import known_mistakes
 from grader.grading.oracle.case import Case
-from grader.grading.patterns import evaluated, pattern, search
-from grader.grading.patterns.elementwise import function_of_one, overwritten
-from grader.grading.patterns.pattern import Pattern, Subject
+from grader.grading.patterns import pattern, search
+from grader.grading.patterns.elementwise import overwritten
+from grader.grading.patterns.pattern import Subject
 from grader.grading.patterns.regions import at_zeros, vague_region
 from grader.grading.patterns.search import SEARCHES, _survived, at_ties, patterns_by_runs
 from grader.grading.patterns.terms import missing_factor, single_term
@@ -196,16 +196,6 @@ def test_positions_that_an_index_names(seed):
     )
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_a_wrong_function_of_the_input(seed):
-    example = Example(seed)
-    right = example.g * (1 - torch.tanh(example.x).square())
-    found = example.found(example.g * (1 - torch.tanh(example.x)), right)
-    assert found.startswith("is grad_output times a wrong function of `x`: ")
-    sums = right - right.mean(1, keepdim=True)
-    assert "a function of `x` alone, and the reference's is not" in example.found(0.9 * right, sums)
-
-
 def test_overwritten_contributions():
     example = Example(0)
     right = torch.zeros(COLUMNS, COLUMNS).double().index_add_(0, example.target, example.g)
@@ -328,13 +318,6 @@ def test_a_border_of_one_side_or_of_both(seed, inside, text):
     assert example.found(actual, right) == text
 
 
-def test_zeros_between_scattered_values_are_no_function():
-    example = Example(0)
-    few = torch.rand(ROWS, COLUMNS, generator=torch.Generator().manual_seed(1)) < 0.1
-    actual = torch.where(few, example.g * example.right, 0.0)
-    assert example.found(actual, example.g * example.x.sigmoid(), searches=[function_of_one]) is None
-
-
 @pytest.mark.parametrize(
     ("order", "text"),
     [
@@ -382,13 +365,6 @@ def test_other_rows_are_in_no_order():
     e = Example(3)
     assert e.found(e.g) != e.found(e.right[[1, 0, *range(2, ROWS)]])
     assert "another order" not in (e.found(torch.randn(ROWS, COLUMNS)) or "")
-
-
-def test_a_function_of_one_tensor_for_that_of_another_names_the_other():
-    e = Example(5)
-    pattern = function_of_one(e.subject(e.g * e.x.sin(), e.g * (e.x + e.scale).cos(), {"y": e.x + e.scale}))
-    assert pattern.text.endswith("a function of `x` alone, and the reference's is not")
-    assert pattern.remedy == "it is a function of `y`: differentiate at that"
 
 
 def test_a_mean_without_its_divisor_overwrites_nothing():
@@ -460,28 +436,8 @@ def test_runs_of_the_reference_serve_all_gradients_and_end_with_the_time(monkeyp
         monkeypatch.setattr(known_mistakes, "reference_gradients", counted)
         monkeypatch.setattr(search, "slips", lambda *_: iter(()))  # which have a time of their own
         assert patterns_by_runs(oracle, case, wrong, lambda _: {}) == {}
-        assert len(case.wrt) < len(runs) < 3 * len(case.wrt)
+        assert 0 < len(runs) < len(case.wrt)
         before = len(runs)
         oracle.budget = Budget(0.0)
         patterns_by_runs(oracle, case, wrong, lambda _: {})
-        assert len(runs) - before < len(case.wrt)
-
-
-def test_a_constant_derivative_is_a_function_of_whatever_there_is():
-    """A ReLU's, of positive numbers: it is no other tensor's function."""
-    example = Example(0)
-    gate = (example.x.abs() / 0.5).clamp(max=1.0)
-    text = example.found(example.g * gate, right=example.g.clone(), searches=[function_of_one])
-    assert "times a wrong function of" in text
-
-
-@pytest.mark.parametrize(("control", "left"), [("other", True), ("the candidate's", False)])
-def test_a_parameter_is_not_taken_as_1_where_3_explains_as_much(monkeypatch, control, left):
-    """Ones behind positive inputs take a ReLU's mask away from the reference."""
-    example = Example(0)
-    subject = example.subject(example.g, example.right)
-    due = {subject.name: example.g if control == "the candidate's" else example.g * 3}
-    monkeypatch.setattr(known_mistakes, "reference_gradients", lambda oracle, case: due)
-    pattern = Pattern("would be right with `b` replaced by ones", "use it")
-    found = evaluated._and_not_of(None, [subject], lambda oracle, subjects: {subject.name: pattern}, None)
-    assert bool(found) is left
+        assert len(runs) - before < before
