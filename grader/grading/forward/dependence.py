@@ -26,7 +26,7 @@ def dependence(candidate: Candidate, oracle: Oracle, case: Case, output: str) ->
     another draw's. Raises Stopped.
     """
     inputs = {f"input[{index}]": value for index, value in enumerate(case.inputs) if isinstance(value, torch.Tensor)}
-    learned, before = oracle.traits(case).learned, oracle.constructed(case)
+    learned, before = oracle.traits(case).learned, oracle.models.constructed(case)
     trained = [
         name
         for name, value in case.state.items()
