@@ -159,7 +159,8 @@ class Batch(Generic[T]):
         except ClaimLost:
             self._claimed += tickets
             return
-        self._graded[key] = saved.verdict_id or 0
+        if saved.status is not Status.GRADER_ERROR:  # the next line with this source is a new try
+            self._graded[key] = saved.verdict_id or 0
         if len(self._graded) > REMEMBERED:
             self._graded.popitem(last=False)
         for other in others:

@@ -12,6 +12,7 @@ from grader.batch import Batch
 from grader.batch import batch as module
 from grader.errors import Cancelled, NotGraded
 from grader.options import GraderOptions
+from grader.verdict.models import Status
 from tests import samples
 from tests.fakes import FakeGrader
 
@@ -113,6 +114,24 @@ def test_the_same_submission_twice_has_one_verdict(made):
     batch.grade([item("ann", tag=1), item("ann", tag=2), item("bob", tag=3)])
     assert listener.shown == Counter({("ann/scale", 1): 1, ("ann/scale", 2): 1, ("bob/scale", 3): 1})
     assert store.extent()[0] == 2
+
+
+@pytest.mark.parametrize("author", ["ann", "bob"])
+def test_after_a_grader_error_the_next_line_with_this_source_is_graded(made, author):
+    class Failing(FakeGrader):
+        def grade(self, request):
+            verdict = super().grade(request)
+            if len(self.graded) > 1:
+                return verdict
+            return samples.verdict(request.submission, Status.GRADER_ERROR, problem_source=request.problem.source)
+
+    batch, listener, _ = made(Failing(GraderOptions(device="cpu")))
+    FakeGrader.graded = []
+    for number, name in enumerate(["ann", author, "cid"]):
+        batch.grade([item(name, tag=number)])
+    assert listener.shown.total() == 3
+    assert batch.statuses == {Status.GRADER_ERROR: 1, Status.CORRECT: 2}
+    assert len(FakeGrader.graded) == 2
 
 
 def test_who_waits_for_a_cancelled_source_still_gets_its_verdict(made):
