@@ -70,9 +70,23 @@ class GraderOptions(Value):
 
     @model_validator(mode="after")
     def _strict_is_of_fp32(self) -> GraderOptions:
-        if self.strict_fp32 and self.precision is not Precision.FP32:
-            raise ValueError(f"--strict-fp32 is for --precision fp32; with {self.precision} leave it out")
+        if fault := self._fault_of(self.precision):
+            raise ValueError(fault)
         return self
+
+    def _fault_of(self, precision: Precision) -> str | None:
+        strict = self.strict_fp32 and precision is not Precision.FP32
+        return f"--strict-fp32 is for --precision fp32; with {precision} leave it out" if strict else None
+
+    def precision_of(self, wanted: Precision | None) -> Precision:
+        """The precision of a submission that wants this one, or any.
+
+        Raises UserError for one that `strict_fp32` does not allow.
+        """
+        precision = wanted or self.precision
+        if fault := self._fault_of(precision):
+            raise UserError(fault)
+        return precision
 
     def replace(self, **changes: Any) -> GraderOptions:
         """A copy with other values. Raises UserError for an unknown option or a value of the wrong type."""

@@ -53,21 +53,24 @@ class Request:
 def make_request(
     problem: Problem, submission: Submission, options: GraderOptions, *, default_device: Device
 ) -> Request:
-    """Analyses the source once. `default_device` is used with `auto` for a source that runs on any device."""
+    """Analyses the source once. `default_device` is used with `auto` for a source that runs on any device.
+
+    Raises UserError for a precision that the options do not allow.
+    """
     submission = _with_usable_source(submission)
     analysis = analyse(submission.source)
     suited = default_device if analysis.needs == "any" else Device(analysis.needs)
     if submission.format != problem.format:  # a Submission made by hand
         submission = submission.model_copy(update={"format": problem.format})
     chosen = suited if options.device == AUTO else Device(options.device)
-    return Request(problem, submission, chosen, analysis.languages, submission.precision or options.precision)
+    return Request(problem, submission, chosen, analysis.languages, options.precision_of(submission.precision))
 
 
 class RequestReader:
-    """Reads (problem, submission) pairs from all forms of work."""
+    """Reads (problem, submission) pairs from all forms of work, to be graded with these options."""
 
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
+    def __init__(self, catalog: Catalog, options: GraderOptions = GraderOptions()) -> None:  # noqa: B008
+        self._catalog, self._options = catalog, options
 
     def pair(self, work: Work) -> Pair:
         """The problem and submission of a piece of work.
@@ -92,7 +95,9 @@ class RequestReader:
         fields = {**_object(line), **overrides}
         if isinstance(fields.get("problem"), str):
             fields["problem"] = self._catalog.problem(str(fields["problem"]))
-        return self._fields(fields)
+        problem, submission = self._fields(fields)
+        self._options.precision_of(submission.precision)
+        return problem, submission
 
     def resolve(self, path: str | Path | None, source: str | None, problem: str | Path | Problem | None) -> Pair:
         """The problem and submission of a file or of a source.

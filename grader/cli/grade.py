@@ -134,7 +134,7 @@ def grade(
         cancels.begin(batch, progress.warn)
         for message in refused:
             progress.refuse(message)
-        read = reader_of_lines(RequestReader(catalog), overrides, check_variant, progress.refuse)
+        read = reader_of_lines(RequestReader(catalog, options), overrides, check_variant, progress.refuse)
         arrived = (some for stream in streams for some in arriving(stream, read))
         _grade_all(grader, batch, chain([pairs], arrived), progress.warn)
     counts = {"reused": batch.reused, "copied": batch.copied, "cancelled": batch.dropped}

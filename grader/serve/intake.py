@@ -37,7 +37,7 @@ class Intake:
     ) -> None:
         self.service, self.options = service, options
         self.problems = sorted(catalog.problems)
-        self._tokens, self._rate, self._reader = tokens, rate, RequestReader(catalog)
+        self._tokens, self._rate, self._reader = tokens, rate, RequestReader(catalog, options)
 
     def owner(self, authorization: str) -> Owner:
         """The owner of the token in a header."""

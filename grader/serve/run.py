@@ -18,6 +18,7 @@ from db.engine import database_url
 from db.labels import LabelChoice
 from db.read_only import open_read_only
 from grader.catalog.problems import find_problems
+from grader.catalog.requests import RequestReader
 from grader.errors import UserError
 from grader.options import GraderOptions
 from grader.pool import GraderPool
@@ -71,6 +72,7 @@ def run_server(
     if taking:
         tokens = Tokens(token, read_tokens(taking.tokens))
         catalog = find_problems(problem_folders)
+        reader = RequestReader(catalog, taking.options)
         # Creates the database, which may not exist before the first submission.
         Store.open(database).close()
     with ExitStack() as stack:
@@ -78,7 +80,7 @@ def run_server(
         store = stack.enter_context(open_read_only(database))
         intake = None
         if taking:
-            service = stack.enter_context(GradingService(database, catalog, taking.open_pool, _say))
+            service = stack.enter_context(GradingService(database, reader, taking.open_pool, _say))
             intake = Intake(service, tokens, Rate(taking.rate), catalog, taking.options)
         known = ("localhost", socket.gethostname(), host, *allowed_hosts)
         server: _Server

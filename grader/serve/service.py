@@ -15,7 +15,6 @@ from db.presence import RunProgress
 from db.profiles import save_profile
 from grader.batch import Batch
 from grader.batch.reached import Reached
-from grader.catalog.problems import Catalog
 from grader.catalog.requests import Pair, RequestReader
 from grader.errors import Cancelled, GraderError, NotGraded, UserError
 from grader.pool import GraderPool
@@ -39,10 +38,10 @@ class GradingService:
     """
 
     def __init__(
-        self, database: str, catalog: Catalog, open_pool: Callable[[], GraderPool], say: Callable[[str], None]
+        self, database: str, reader: RequestReader, open_pool: Callable[[], GraderPool], say: Callable[[str], None]
     ) -> None:
-        """The pool is opened for the first line or profile. `say` prints a line for the user."""
-        self._reader, self._open_pool, self._say = RequestReader(catalog), open_pool, say
+        """`reader` reads lines; the pool is opened for the first, or a profile; `say` prints a line for the user."""
+        self._reader, self._open_pool, self._say = reader, open_pool, say
         self.store = Store.open(database)
         self.batches = Batches(self.store)
         self._changed = threading.Condition()

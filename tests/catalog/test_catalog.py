@@ -271,6 +271,17 @@ def test_a_text_that_cannot_be_stored_is_a_submission_that_says_so(folder, text,
         assert (request.submission.unreadable, request.submission.source) == (why, "")
 
 
+def test_a_line_s_precision_obeys_strict_fp32(folder):
+    options = GraderOptions(device="cpu", strict_fp32=True)
+    fields = {"problem": "scale", "source": "x = 1", "precision": "bf16"}
+    for read in (
+        lambda: RequestReader(find_problems([folder]), options).from_json(json.dumps(fields).encode(), {}),
+        lambda: make_request(*RequestReader(find_problems([folder])).pair(fields), options, default_device=Device.CPU),
+    ):
+        with pytest.raises(UserError, match="--strict-fp32 is for --precision fp32; with bf16 leave it out"):
+            read()
+
+
 def test_a_byte_order_mark_is_no_part_of_a_text(folder):
     _, submission = RequestReader(find_problems([folder])).pair(("scale", "\ufeffx = 1"))
     assert (submission.source, submission.unreadable) == ("x = 1", None)

@@ -7,6 +7,7 @@ import pytest
 
 from db.batches import CANCELLED, Batches, NewLine
 from grader.catalog.problems import find_problems
+from grader.catalog.requests import RequestReader
 from grader.pool import GraderPool
 from grader.serve import service
 from tests import samples
@@ -20,7 +21,9 @@ def serving(tmp_path):
     def open_pool():
         return GraderPool(device="cpu", workers=1, engine="tests.pool.engine:CheapGrader")
 
-    with service.GradingService(str(tmp_path / "g.db"), find_problems([tmp_path]), open_pool, print) as made:
+    with service.GradingService(
+        str(tmp_path / "g.db"), RequestReader(find_problems([tmp_path])), open_pool, print
+    ) as made:
         yield made
 
 
@@ -81,7 +84,9 @@ def test_a_priority_goes_before_what_waits_in_the_pool_too(serving, tmp_path):
 def test_a_server_that_runs_for_long_forgets_old_batches(tmp_path, monkeypatch):
     monkeypatch.setattr(service, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(service, "FORGET_SECONDS", 0.01, raising=False)
-    with service.GradingService(str(tmp_path / "grader.db"), find_problems([]), GraderPool, print) as serving:
+    with service.GradingService(
+        str(tmp_path / "grader.db"), RequestReader(find_problems([])), GraderPool, print
+    ) as serving:
         batch_id, _ = serving.batches.add("ann", None, "d", 0, [NewLine("ann", "", "refused")])
         assert serving.state(batch_id).done
         with serving.store.writing() as session:
