@@ -139,10 +139,15 @@ class Client(GradesMany):
     def lines(self, batch_id: str, after: int = 0) -> Generator[Line, None, None]:
         """Each line of a batch when it has ended, once; `after` is the `ended` of the last one that is known."""
         total = self.state(batch_id).lines
+        patience = self._server.patience()
         while after < total:
             for line in self._server.patiently(lambda after=after: self._stream(batch_id, after)):  # type: ignore[misc]
-                after = line.ended
-                yield line
+                if line is not None:
+                    after = line.ended
+                    yield line
+                patience.renew()
+            if after < total:
+                patience.pause(f"the server ends the stream of batch {batch_id} before its last line")
 
     def _ended(self, work: Iterable[Work | Request]) -> Generator[Line, None, None]:
         """The lines of the work when they end, sent in parts. Raises UserError for one that was refused."""
@@ -182,16 +187,16 @@ class Client(GradesMany):
     def _line(self, work: Work | Request) -> bytes:
         return json.dumps(self._fields(work)).encode() + b"\n"
 
-    def _stream(self, batch_id: str, after: int) -> Iterator[Line]:
-        """The lines of one connection, which may end early. Raises URLError if there is none."""
+    def _stream(self, batch_id: str, after: int) -> Iterator[Line | None]:
+        """The lines of one connection, which may end early, None for an empty one. Raises URLError if there is none."""
         answer = self._server.open("GET", f"/api/batches/{batch_id}/verdicts?after={after}")
 
-        def lines() -> Iterator[Line]:
+        def lines() -> Iterator[Line | None]:
             with closing(answer):
                 try:
                     for text in answer:
-                        if text.strip() and text.endswith(b"\n"):
-                            yield read(Line, text)
+                        if text.endswith(b"\n"):
+                            yield read(Line, text) if text.strip() else None
                 except (OSError, HTTPException):  # a connection that broke: `lines` asks again
                     return
 

@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from email.utils import parsedate_to_datetime
 from http.client import HTTPException
 from typing import Any, TypeVar
 
@@ -27,6 +28,29 @@ _TRY_AGAIN = (429, 502, 503, 504)
 
 T = TypeVar("T")
 V = TypeVar("V", bound=Value)
+
+
+class Patience:
+    """The pauses between tries, of which the last is so many seconds after the first."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin anew, as after an answer."""
+        self._until, self._tries = time.monotonic() + self._seconds, 0
+
+    def pause(self, fault: str, least: float = 0.0) -> None:
+        """Wait for the next try, at least `least` seconds.
+
+        Raises GraderError, which tells the fault, if that is too late.
+        """
+        wait = max(_PAUSES[min(self._tries, len(_PAUSES) - 1)], least)
+        self._tries += 1
+        if time.monotonic() + wait > self._until:
+            raise GraderError(f"{fault}; tried for {self._seconds:g} s")
+        time.sleep(wait)
 
 
 class Connection:
@@ -59,12 +83,15 @@ class Connection:
         request = urllib.request.Request(self._address + path, data=body, headers=sent, method=method)
         return urllib.request.urlopen(request, timeout=timeout)
 
+    def patience(self) -> Patience:
+        """The time for new tries of one request."""
+        return Patience(self._patience)
+
     def patiently(self, ask: Callable[[], T]) -> T:
         """The answer, asked for again while the server is away or busy. Raises UserError, GraderError."""
-        until, tries = time.monotonic() + self._patience, 0
+        patience = self.patience()
         while True:
-            wait = _PAUSES[min(tries, len(_PAUSES) - 1)]
-            tries += 1
+            after = 0.0
             try:
                 return ask()
             except urllib.error.HTTPError as error:
@@ -72,12 +99,10 @@ class Connection:
                     detail = _detail(error)
                 if error.code not in _TRY_AGAIN:
                     raise (GraderError if error.code >= 500 else UserError)(detail) from None
-                wait = max(wait, float(error.headers.get("Retry-After") or 0.0))
+                after = _seconds(error.headers.get("Retry-After") or "")
             except (OSError, HTTPException) as error:  # among them URLError and a timeout
                 detail = f"{self._address} does not answer ({getattr(error, 'reason', error)})"
-            if time.monotonic() + wait > until:
-                raise GraderError(f"{detail}; tried for {self._patience:g} s")
-            time.sleep(wait)
+            patience.pause(detail, after)
 
 
 def read(kind: type[V], text: bytes) -> V:
@@ -86,6 +111,18 @@ def read(kind: type[V], text: bytes) -> V:
         return kind.model_validate_json(text)
     except ValidationError as error:
         raise GraderError(f"the server is of another version: {error.errors()[0]['msg']}; install the same") from error
+
+
+def _seconds(retry_after: str) -> float:
+    """The seconds to wait by a header Retry-After, which is a number or a date; 0 if it is neither."""
+    try:
+        return float(retry_after)
+    except ValueError:
+        pass
+    try:
+        return parsedate_to_datetime(retry_after).timestamp() - time.time()
+    except (ValueError, OverflowError):
+        return 0.0
 
 
 def _detail(error: urllib.error.HTTPError) -> str:

@@ -13,6 +13,8 @@ import urllib.parse
 import urllib.request
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -234,9 +236,9 @@ def test_what_is_too_much_is_refused_before_it_is_read(serving):
 
 
 def test_bad_lines_end_with_their_fault_and_the_others_are_graded(serving):
-    server = serving()
-    good = json.dumps(work("ann", 1)).encode()
-    status, _, text = raw(server, b"\n".join([b"nonsense", good, b'{"problem": "scale"}', b"[" * 100_000]))
+    server = serving("--strict-fp32")
+    good, half = (json.dumps(work("ann", 1, **fields)).encode() for fields in ({}, {"precision": "bf16"}))
+    status, _, text = raw(server, b"\n".join([b"nonsense", good, b'{"problem": "scale"}', b"[" * 100_000, half]))
     assert status == 202
     with Client(server.address, TOKEN) as client:
         lines = {line.line: line for line in client.lines(json.loads(text)["id"])}
@@ -244,6 +246,7 @@ def test_bad_lines_end_with_their_fault_and_the_others_are_graded(serving):
     assert "invalid JSON" in lines[1].message
     assert lines[3].message == "missing field 'source'"
     assert "invalid JSON" in lines[4].message
+    assert lines[5].message == "--strict-fp32 is for --precision fp32; with bf16 leave it out"
 
 
 def figures(server):
@@ -314,6 +317,55 @@ def test_a_server_that_is_away_is_named():
     with Client("http://127.0.0.1:9", TOKEN, patience_seconds=0.3) as client, pytest.raises(GraderError) as raised:
         client.grade(source="x", problem="scale")
     assert "http://127.0.0.1:9 does not answer" in str(raised.value)
+
+
+@contextmanager
+def answering(answer):
+    """The address of a server that calls `answer(handler)`, and the paths that it was asked for."""
+    asked = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            answer(self)
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", asked
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize("after", ["", "soon", "0.1", "Wed, 21 Oct 2015 07:28:00 GMT", "Wed, 99 Oct 2015 07:28:00 GMT"])
+def test_a_busy_server_is_asked_again_whatever_its_header_retry_after_is(after):
+    def busy(handler):
+        handler.send_response(503)
+        handler.send_header("Retry-After", after)
+        handler.end_headers()
+        handler.wfile.write(b'{"detail": "busy"}')
+
+    with answering(busy) as (address, asked), pytest.raises(GraderError, match=r"^busy; tried for 0\.3 s$"):
+        Client(address, TOKEN, patience_seconds=0.3).state("a")
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("sent", [b"", b'{"line": 1, "en'])
+def test_a_stream_that_always_ends_early_is_asked_for_a_few_times(sent):
+    def early(handler):
+        handler.send_response(200)
+        handler.end_headers()
+        counts = {"lines": 1, "ended": 0, "without_verdict": 0, "statuses": {}}
+        state = {"id": "a", "owner": "x", "priority": 0, "created_at": "", **counts}
+        handler.wfile.write(sent if "/verdicts" in handler.path else json.dumps(state).encode())
+
+    with answering(early) as (address, asked), pytest.raises(GraderError, match="ends the stream of batch a"):
+        list(Client(address, TOKEN, patience_seconds=0.3).lines("a"))
+    assert len(asked) == 3
 
 
 @pytest.mark.parametrize(
