@@ -19,6 +19,7 @@ from grader.report.site.boards import read_boards
 from grader.report.site.code import compare, highlight
 from grader.report.site.figures import FAST_P_STEPS, fast_p, funnel
 from grader.report.site.formats import interval, percent, prose, times
+from grader.verdict.codes import CODES
 from grader.verdict.models import Device, Diagnosis, Settings, Status
 from grader.verdict.precision import Precision
 from grader.verdict.stages import (
@@ -267,18 +268,15 @@ def test_writing_again_replaces_and_removes_what_is_gone(site):
     assert "verdicts/8.html" in pages
 
 
-def test_only_pages_that_change_are_written_again(site):
-    full(site)
-    site.write()
-    pages = {path.name: path for path in (site.folder / "out" / "verdicts").iterdir()}
-    for path in pages.values():
-        os.utime(path, (0, 0))
-    pages["3.html"].unlink()
-    site.save("ann", text="x = 1\n", total=2.0, where=GPU)
-    site.write()
-    written = {name for name, path in pages.items() if path.stat().st_mtime > 0}
-    assert written == {"1.html", "2.html", "3.html"}, "graded again, compared with that, and removed by hand"
-    assert "A newer verdict" in pages["1.html"].read_text()
+def test_written_again_no_page_says_what_it_said(site, monkeypatch):
+    site.save("ann", status=Status.WRONG_OUTPUT)
+    page = site.write()["verdicts/1.html"]
+    told = CODES["output_wrong"].meaning
+    assert told in page.words
+    monkeypatch.setitem(CODES, "output_wrong", CODES["output_wrong"]._replace(meaning="Told otherwise."))
+    page = site.write()["verdicts/1.html"]
+    assert told not in page.words
+    assert "Told otherwise." in page.words
 
 
 def test_a_site_has_the_title_and_the_introduction_that_it_was_given(site, tmp_path):

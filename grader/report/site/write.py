@@ -1,19 +1,12 @@
-"""Writes the site into a folder that is empty or contains an earlier report.
-
-The folder records what each verdict's page was made from, so that a later report rewrites only changed ones.
-"""
+"""Writes the site into a folder that is empty or contains an earlier report."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
@@ -22,7 +15,6 @@ from db.labels import SOLUTIONS, LabelChoice
 from db.profiles import newest_profiles, read_profile
 from db.rows import Row, counted, read_rows
 from db.store import Store
-from grader._version import __version__
 from grader.errors import UserError
 from grader.report.site import names, overview_pages
 from grader.report.site.boards import Boards, read_boards
@@ -32,7 +24,7 @@ from grader.report.site.pages import STATIC, Frame, save
 from grader.report.site.verdict_page import Other, VerdictPage, write_verdict
 
 _MARKER = ".kernel-report"
-"""A folder with this file is a report and may be overwritten. It has the key of each page, as JSON."""
+"""A folder with this file is a report and may be overwritten."""
 
 _PARALLEL_FROM = 400
 """Verdicts; fewer are written sooner than other processes would start."""
@@ -86,22 +78,13 @@ class _Writer:
         self.written: set[str] = set()
         for folder in names.FOLDERS:
             (out / folder).mkdir(exist_ok=True)
-        self._made_from = _keys(out / _MARKER)
-        self._made_from_now: dict[str, str] = {}
-        self._there = {f"{folder}/{path.name}" for folder in names.FOLDERS for path in (out / folder).iterdir()}
-
-    def is_current(self, page: str, key: str) -> bool:
-        """Whether an earlier report made the page from what `key` stands for. Counts the page as written."""
-        self.written.add(page)
-        self._made_from_now[page] = key
-        return self._made_from.get(page) == key and page in self._there
 
     def finish(self) -> None:
-        """Record what the pages were made from, and remove those that this report does not have."""
-        (self.out / _MARKER).write_text(json.dumps(self._made_from_now))
-        for page in self._there - self.written:
-            if page.endswith(".html"):
-                (self.out / page).unlink()
+        """Remove the pages of an earlier report that this one does not have."""
+        for folder in names.FOLDERS:
+            for path in (self.out / folder).glob("*.html"):
+                if f"{folder}/{path.name}" not in self.written:
+                    path.unlink()
 
     def write(self, page: str, text: str) -> None:
         """Write one page."""
@@ -122,18 +105,12 @@ def _claim(out: Path) -> None:
 
 
 def _write_verdicts(writer: _Writer, store: Store, rows: list[Row], boards: Boards, frame: Frame) -> int:
-    """Write a page for each verdict that has none yet, or another. Returns how many another grader's version wrote."""
-    others, newer = Others(rows, boards), newer_verdicts(rows)
-    site = _site_key(frame)
-    stale = []
-    profiles = newest_profiles(store, rows)
-    for row, profile in zip(rows, profiles, strict=True):
-        compared = [(other.id, title) for other, title in others.of(row)]
-        key = _page_key(site, row, compared, newer.get(row.id), profile)
-        if not writer.is_current(names.verdict_page(row.id), key):
-            stale.append((row, profile))
-    pages, write = _pages(store, stale, others, newer, frame), partial(write_verdict, writer.out)
-    if len(stale) < _PARALLEL_FROM:
+    """Write a page for each verdict. Returns how many another version of the grader wrote."""
+    profiled = list(zip(rows, newest_profiles(store, rows), strict=True))
+    pages = _pages(store, profiled, Others(rows, boards), newer_verdicts(rows), frame)
+    writer.written.update(names.verdict_page(row.id) for row in rows)
+    write = partial(write_verdict, writer.out)
+    if len(rows) < _PARALLEL_FROM:
         return sum(map(write, pages))
     unreadable, written = 0, iter([False])
     # Spawned, not forked, because the database is open in this process.
@@ -176,39 +153,3 @@ def _grouped(
     for row in counting:
         groups[getattr(row, field)][1].append(row)
     yield from sorted(groups.items())
-
-
-def _site_key(frame: Frame) -> str:
-    """A digest of what all pages have in common: the frame, and this package's code, templates and assets."""
-    digest = hashlib.sha256(f"{__version__} {frame}".encode())
-    for path in _files(files("grader.report")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
-def _page_key(site: str, row: Row, others: Sequence[tuple[int, str]], newer: int | None, profile: int | None) -> str:
-    """A digest of what a verdict's page is made from.
-
-    A stored verdict does not change, so its row stands for it, and so does a profile's id.
-    """
-    made = f"{site} {row} {others} {newer} {profile}"
-    return hashlib.sha256(made.encode(errors="surrogatepass")).hexdigest()[:16]
-
-
-def _keys(path: Path) -> dict[str, str]:
-    """The keys by page that a report left; none if there is no such report, or it is of another version."""
-    try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _files(folder: Traversable) -> list[Traversable]:
-    found: list[Traversable] = []
-    for entry in sorted(folder.iterdir(), key=lambda one: one.name):
-        if entry.is_dir():
-            found += _files(entry)
-        elif not entry.name.endswith(".pyc"):
-            found.append(entry)
-    return found
