@@ -39,6 +39,14 @@ def newest_profiles(store: Store, rows: Iterable[Row]) -> list[int | None]:
     return [known.get(_key(one)) for one in rows]
 
 
+def newest_profile(store: Store, row: Row) -> Profile | None:
+    """The newest profile beside one verdict; None as from `read_profile`."""
+    beside = [col(getattr(ProfileRow, name)) == value for name, value in _key(row)._asdict().items()]
+    with store.reading() as session:
+        found = session.exec(select(ProfileRow).where(*beside).order_by(col(ProfileRow.id).desc()).limit(1)).first()
+        return None if found is None else Profile.read(found.document)
+
+
 def read_profile(store: Store, profile_id: int) -> Profile | None:
     """A profile by its id; None if there is none, or another version of the grader wrote it."""
     with store.reading() as session:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, HTTPException
 from fastapi.responses import HTMLResponse
 
 from db import Store
-from db.profiles import newest_profiles, read_profile
+from db.profiles import newest_profile
 from db.rows import Row
 from grader.report.site import names, overview_pages
 from grader.report.site.code import Diff, compare
@@ -80,8 +80,7 @@ def pages(store: Store, snapshots: Snapshots, frame: Frame) -> APIRouter:
         others = tuple(Other(other, title, _source(store, other)) for other, title in snapshot.others.of(row))
         ((_, document),) = store.documents([verdict_id])
         newer = snapshot.newer.get(verdict_id)
-        (profile_id,) = newest_profiles(store, [row])
-        profile = None if profile_id is None else read_profile(store, profile_id)
+        profile = newest_profile(store, row)
         page = VerdictPage(row, document, _source(store, row), others, newer, frame, profile)
         return html(verdict_page(page, Verdict.read(document)))
 
