@@ -116,7 +116,7 @@ class GraderPool(GradesRequests):
     def grade_many(self, work: Iterable[Work | Request]) -> Generator[Verdict, None, None]:
         """Yields verdicts in the order in which they are reached. Raises UserError for invalid work.
 
-        `work` is read in a thread, as far ahead as the places need, and may be endless. A source is graded once.
+        `work` is read in a thread, as far ahead as the places need, and may be endless.
         """
         for _, verdict in self.results(work):
             if isinstance(verdict, NotGraded):
