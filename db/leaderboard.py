@@ -16,10 +16,10 @@ import contextlib
 import gc
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
-from operator import attrgetter
+from operator import itemgetter
 from typing import Any, Literal
 
 from pydantic import TypeAdapter
@@ -75,18 +75,20 @@ def leaderboard(
     figure = _figure(board)
     standings, values = _standings(board, problem, device, labels)
     query = f"""
-        select s.author, s.device_name, s.problem, s.samples, s.right_{figure}, v.id as verdict_id, s.device, s.label,
-            v.sample, v.status, v.quick, v.sandbox, v.created_at, v.labels, v.{figure}_speedup, v.{figure}_ci_low,
-            v.{figure}_ci_high, v.{figure}_speedup / v.{figure}_bound_speedup as share_of_bound
+        select s.author, s.device_name, s.problem, s.samples, s.right_{figure}, s.author, s.device_name, s.problem,
+            s.device, s.label, v.id as verdict_id, v.sample, v.status, v.quick, v.sandbox, v.created_at, v.labels,
+            v.{figure}_speedup as speedup, v.{figure}_ci_low as ci_low, v.{figure}_ci_high as ci_high,
+            v.{figure}_speedup / v.{figure}_bound_speedup as share_of_bound
         from {standings} left join verdicts v indexed by ix_verdicts_figures on v.id = s.{figure}_id
     """
     with store.reading() as session, _no_collection():
-        rows = session.execute(text(query), values).all()
-        placed = [_Placed(row) for row in rows if row.verdict_id is not None]
+        found = session.execute(text(query), values)
+        names, rows = [*found.keys()][5:], found.all()
+        placed = [fields for row in rows if (fields := dict(zip(names, row[5:], strict=True)))["verdict_id"]]
         if against == "compile" or len(placed) <= _MOST_COMPARED:
-            over = read_over_compile(session, [one.fields["verdict_id"] for one in placed], figure)
-            for one in placed:
-                one.compare(over.get(one.fields["verdict_id"]), ranks=against == "compile")
+            over = read_over_compile(session, [fields["verdict_id"] for fields in placed], figure)
+            for fields in placed:
+                _compare(fields, over.get(fields["verdict_id"]), ranks=against == "compile")
         entries = _ranked(placed)
         tried = attempts(rows)
         left_out = session.execute(text(_left_out(figure, labels)), values).scalar_one() if labels.without else 0
@@ -103,19 +105,13 @@ def leaderboard(
 
 @contextlib.contextmanager
 def _no_collection() -> Iterator[None]:
-    """Disable garbage collection, which takes a quarter of the time of a board with thousands of rows.
-
-    Freezing and unfreezing moves the rows to the oldest generation, so that they are not scanned afterwards either.
-    """
+    """Disable garbage collection, which takes a third of the time of a board with thousands of rows."""
     collecting = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if collecting:
-            if not gc.get_freeze_count():
-                gc.freeze()
-                gc.unfreeze()
             gc.enable()
 
 
@@ -179,69 +175,35 @@ def _figure(board: Board) -> Literal["total", "forward"]:
     return "forward" if board == "forward" else "total"
 
 
-class _Placed:
-    """A row of the query: its sort key, and the fields of its Entry."""
-
-    __slots__ = ("fields", "group", "interval", "order")
-
-    def __init__(self, row: Sequence[Any]) -> None:
-        (
-            author, device_name, problem, _, _, verdict_id, device, label, sample, status, quick, sandbox, created_at,
-            labels, speedup, ci_low, ci_high, share_of_bound,
-        ) = row  # fmt: skip
-        self.interval = _plausible(speedup, ci_low, ci_high, share_of_bound)
-        """None if there is no time, or it is beyond the roofline bound."""
-        self.group = (problem, device, device_name)
-        self.order = (*self.group, self.interval is None, -(ci_low or 0.0), verdict_id)
-        # A literal is the fastest way to make thousands of these.
-        self.fields: dict[str, Any] = {
-            "rank": None,
-            "problem": problem,
-            "device": device,
-            "device_name": device_name,
-            "author": author,
-            "label": label,
-            "sample": sample,
-            "status": status,
-            "speedup": speedup,
-            "ci_low": ci_low,
-            "ci_high": ci_high,
-            "share_of_bound": share_of_bound,
-            "labels": _labels(labels),
-            "quick": quick,
-            "sandbox": sandbox,
-            "verdict_id": verdict_id,
-            "created_at": created_at,
-        }
-
-    def compare(self, over: Speedup | None, *, ranks: bool) -> None:
-        """Add the speedup over torch.compile, and with `ranks` put it in the place of the one over eager PyTorch."""
-        self.fields["vs_compile"] = over.value if over else None
-        if ranks:
-            value, low, high = (over.value, over.low, over.high) if over else (None, None, None)
-            self.fields |= {"speedup": value, "ci_low": low, "ci_high": high}
-            self.interval = _plausible(value, low, high, self.fields["share_of_bound"])
-            self.order = (*self.group, self.interval is None, -(low or 0.0), self.fields["verdict_id"])
+def _compare(fields: dict[str, Any], over: Speedup | None, *, ranks: bool) -> None:
+    """Add the speedup over torch.compile, and with `ranks` put it in the place of the one over eager PyTorch."""
+    fields["vs_compile"] = over.value if over else None
+    if ranks:
+        value, low, high = (over.value, over.low, over.high) if over else (None, None, None)
+        fields |= {"speedup": value, "ci_low": low, "ci_high": high}
 
 
-def _plausible(
-    speedup: float | None, ci_low: float | None, ci_high: float | None, share_of_bound: float | None
-) -> tuple[float, float] | None:
-    if speedup is None or ci_low is None or is_beyond(share_of_bound):
+def _interval(fields: dict[str, Any]) -> tuple[float, float] | None:
+    """The speedup's interval; None if there is no time, or it is beyond the roofline bound."""
+    speedup, low, high = fields["speedup"], fields["ci_low"], fields["ci_high"]
+    if speedup is None or low is None or is_beyond(fields["share_of_bound"]):
         return None
-    interval = ci_low, ci_low if ci_high is None else ci_high
+    interval = low, low if high is None else high
     return interval if all(math.isfinite(figure) and figure > 0 for figure in (speedup, *interval)) else None
 
 
-def _ranked(rows: Sequence[_Placed]) -> list[Entry]:
-    """Entries with their ranks, in the order of the board."""
-    ranked = []
-    for _, group in groupby(sorted(rows, key=attrgetter("order")), key=attrgetter("group")):
-        placed = list(group)
-        for one, (rank, tied) in zip(placed, shared_ranks([one.interval for one in placed]), strict=True):
-            one.fields["rank"], one.fields["tied"] = rank, tied
-            ranked.append(one.fields)
-    return _ENTRIES.validate_python(ranked)
+def _ranked(placed: Iterable[dict[str, Any]]) -> list[Entry]:
+    """Entries of these fields with their ranks, in the order of the board."""
+    group = itemgetter("problem", "device", "device_name")
+    with_intervals = [(fields, _interval(fields)) for fields in placed]
+    with_intervals.sort(key=lambda one: (group(one[0]), not one[1], -(one[0]["ci_low"] or 0.0), one[0]["verdict_id"]))
+    entries = []
+    for _, same in groupby(with_intervals, key=lambda one: group(one[0])):
+        together, intervals = zip(*same, strict=True)
+        for fields, (rank, tied) in zip(together, shared_ranks(intervals), strict=True):
+            fields |= {"labels": _labels(fields["labels"]), "rank": rank, "tied": tied}
+            entries.append(fields)
+    return _ENTRIES.validate_python(entries)
 
 
 _ENTRIES = TypeAdapter(list[Entry])
