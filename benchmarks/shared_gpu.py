@@ -42,7 +42,7 @@ from grader.machine import host
 from grader.options import GraderOptions
 from grader.pool.dispatch import Dispatcher
 from grader.pool.host import shared_cores
-from grader.pool.messages import Cores, Setup
+from grader.pool.messages import Setup
 from grader.pool.ray_builds import BuildTasks
 from grader.pool.ray_places import RayPlace
 from grader.verdict.models import Device, Problem, Submission, Verdict
@@ -74,12 +74,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=115.0, help="begin nothing more after these")
     parser.add_argument("--only", choices=("verdicts", "times"))
     parser.add_argument("--role", choices=("selftest", "other"), help=argparse.SUPPRESS)
-    parser.add_argument("--cores", type=Cores.model_validate_json, help=argparse.SUPPRESS)
+    parser.add_argument("--cores", type=host.CoreShare.model_validate_json, help=argparse.SUPPRESS)
     given = parser.parse_args()
     device = Device(given.device)
     if given.role is not None:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-        host.share_cores(given.cores.own, given.cores.builds, given.cores.sharers, host.thread_count())
+        host.share_cores(given.cores)
         (take_times if given.role == "selftest" else disturb)(device)
     else:
         end = time.monotonic() + given.seconds
@@ -235,7 +235,7 @@ def line(summary: dict[str, Any]) -> str:
 class Role:
     """This module in a process of its own, which has some cores; `lines` are what it has printed."""
 
-    def __init__(self, name: str, device: Device, cores: Cores) -> None:
+    def __init__(self, name: str, device: Device, cores: host.CoreShare) -> None:
         wanted = ["--role", name, "--device", device.value, "--cores", cores.model_dump_json()]
         command = [sys.executable, "-m", "benchmarks.shared_gpu", os.devnull, *wanted]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

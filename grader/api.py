@@ -101,12 +101,11 @@ class GradesRequests(GradesMany):
         request = self.request(work)
         return self.options.settings(request.device, request.precision)
 
-    def environment_for(self, work: Work | Request) -> Environment:
-        """The machine and versions of its verdict; in a pool, those of the first place that started."""
-        return self.environments_for(work)[0]
-
     def environments_for(self, work: Work | Request) -> tuple[Environment, ...]:
-        """One environment for each kind of machine; a stored verdict that has one of them is reused."""
+        """Machine and versions of its verdict; in a pool, one for each kind of machine.
+
+        A stored verdict that has one of them is reused.
+        """
         return self._environments(self.request(work).device)
 
     def grade(

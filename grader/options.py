@@ -100,15 +100,6 @@ class GraderOptions(Value):
                 raise UserError(f"unknown option {name!r}; the options are {known}") from None
             raise UserError(f"option {name!r}: {plainly(first['msg'])}") from None
 
-    def arguments(self) -> list[str]:
-        """The options that differ from their defaults, as arguments of `grader grade`."""
-        words = []
-        for name in COMMAND_LINE_OPTIONS:
-            value = getattr(self, name)
-            if value != GraderOptions.model_fields[name].default:
-                words += [flag(name)] if value is True else [flag(name), str(value)]
-        return words
-
     def settings(self, device: Device, precision: Precision | None = None) -> Settings:
         """The stored settings of a verdict on `device`; `precision` replaces that of the options."""
         return Settings(

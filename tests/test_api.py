@@ -89,7 +89,7 @@ def test_settings_and_environment_are_known_before_the_verdict(grader):
     submission = Submission(author="ann", problem_id="scale_bias_relu", path="x.py", source=WRONG)
     (verdict,) = grader.grade_many([submission])
     assert verdict.settings == grader.settings_for(submission)
-    assert verdict.environment == grader.environment_for(submission)
+    assert (verdict.environment,) == grader.environments_for(submission)
 
 
 def test_an_empty_text_is_the_submissions_fault(grader):

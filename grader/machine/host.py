@@ -6,48 +6,46 @@ import contextlib
 import os
 import platform
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 
 from grader._version import __version__
 from grader.machine.backends import DeviceBackend, backend
 from grader.machine.toolchain import Toolchain
 from grader.sandbox import Sandbox
 from grader.verdict.models import Device, Environment
+from grader.verdict.value import Value
 
 MAX_CPU_THREADS = 8
 """More threads speed up few operators and make CPU times depend on what else the machine does."""
 
 
-@dataclass(frozen=True)
-class CoreShare:
-    """The cores that several grading processes on this machine share."""
+class CoreShare(Value):
+    """The cores of one grading process among several on a machine."""
 
-    builds: frozenset[int]
+    own: tuple[int, ...] | None = None
+    """Cores for timed calls; None: all."""
+    builds: tuple[int, ...]
     """Cores for builds of all processes."""
     sharers: int
-    """How many processes build there."""
+    """Processes that build there."""
     threads: int
-    """CPU threads of each worker."""
+    """CPU threads of each worker, as if it had all cores, so that its verdicts compare with others."""
 
 
 _share: list[CoreShare] = []
 """Empty until `share_cores`."""
 
 
-def share_cores(own: Iterable[int] | None, builds: Iterable[int], sharers: int, threads: int) -> None:
-    """Keep this process to `own` cores, unless that is None, and its builds to those of all sharers.
-
-    `threads` are those of each worker, as if it had all cores, so that its verdicts compare with others.
-    """
-    _share[:] = [CoreShare(frozenset(builds), sharers, threads)]
-    if own is not None:
-        os.sched_setaffinity(0, own)
+def share_cores(share: CoreShare) -> None:
+    """Keep this process to its own cores, and its builds to those of all sharers."""
+    _share[:] = [share]
+    if share.own is not None:
+        os.sched_setaffinity(0, share.own)
 
 
 def build_cores() -> frozenset[int]:
     """The cores of a worker that builds; empty if it uses those of this process."""
-    return _share[0].builds if _share else frozenset()
+    return frozenset(_share[0].builds) if _share else frozenset()
 
 
 def builds_at_a_time() -> int:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from grader.errors import UserError
 from grader.machine.backends import accelerators, backend
-from grader.machine.host import thread_count
+from grader.machine.host import CoreShare, thread_count
 from grader.options import AUTO, GraderOptions
 from grader.pool.local import ProcessPlace
-from grader.pool.messages import Cores, Setup
+from grader.pool.messages import Setup
 from grader.verdict.models import Device
 
 ALL = "all"
@@ -54,7 +54,7 @@ def chosen(gpus: GpuChoice, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def shared_cores(cores: Collection[int], places: int, threads: int) -> list[Cores]:
+def shared_cores(cores: Collection[int], places: int, threads: int) -> list[CoreShare]:
     """The cores of each place: builds have their own, and so have timed processes if there are enough.
 
     Enough are `threads` for each place, and two more for its builds, which get a quarter of all. With fewer, builds
@@ -64,9 +64,10 @@ def shared_cores(cores: Collection[int], places: int, threads: int) -> list[Core
     if len(ordered) >= places * (threads + 2):
         each = max(threads, len(ordered) * 3 // 4 // places)
         own = [tuple(ordered[place * each : (place + 1) * each]) for place in range(places)]
-        return [Cores(own=mine, builds=tuple(ordered[places * each :]), sharers=places) for mine in own]
+        builds = tuple(ordered[places * each :])
+        return [CoreShare(own=mine, builds=builds, sharers=places, threads=threads) for mine in own]
     builds = tuple(ordered[len(ordered) // 2 :])
-    return [Cores(builds=builds, sharers=places) for _ in range(places)]
+    return [CoreShare(builds=builds, sharers=places, threads=threads) for _ in range(places)]
 
 
 def hidden_accelerators() -> dict[str, str]:

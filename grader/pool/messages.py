@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from grader.catalog.requests import Request
 from grader.errors import Cancelled, GraderError, NotGraded, SandboxUnavailable, UserError
+from grader.machine.host import CoreShare
 from grader.options import GraderOptions
 from grader.pool.place import Ready, StartFailed
 from grader.verdict.models import Device, Verdict
@@ -27,16 +28,6 @@ class Stop(Value):
     """Its number."""
 
 
-class Cores(Value):
-    """The cores of one process among several."""
-
-    own: tuple[int, ...] | None = None
-    """Cores for timed calls; None: all."""
-    builds: tuple[int, ...]
-    sharers: int
-    """Processes that build on these cores."""
-
-
 class Setup(Value):
     """The first line to a process."""
 
@@ -47,7 +38,7 @@ class Setup(Value):
     """The device to check at the start."""
     turns: str | None = None
     """The file by which the processes of a machine take turns."""
-    cores: Cores | None = None
+    cores: CoreShare | None = None
     """None: all, as for a single process."""
     log_level: int | None = None
     """Least level of records of the logger `grader` that come back; None: none do."""

@@ -77,8 +77,7 @@ def _engine(setup: Setup) -> Engine:
     if setup.turns is not None:
         turns.join(setup.turns)
     if setup.cores is not None:
-        share = setup.cores
-        host.share_cores(share.own, share.builds, share.sharers, host.thread_count())
+        host.share_cores(setup.cores)
     return make_engine(setup.engine, setup.options)
 
 
