@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import select
 import signal
 import subprocess
 import sys
@@ -24,6 +25,10 @@ from grader.verdict.profiles import Profile
 
 START_SECONDS = 300.0
 """Most time for a process to import torch and start its first sandbox, on a slow disk. A choice."""
+SEND_SECONDS = 60.0
+"""Most time for a process to take what is sent, which a thread of its own reads at once. A choice."""
+WRITE_SECONDS = 0.2
+"""How often a thread that sends looks whether the process was ended meanwhile."""
 PATIENCE_SECONDS = 5.0
 """Time for a process to end that closed its output."""
 END_SECONDS = 15.0
@@ -55,6 +60,8 @@ class ProcessPlace:
                     env={**os.environ, "PYTHONPATH": path, **self._visibility},
                     start_new_session=True,
                 )
+                assert process.stdin is not None
+                os.set_blocking(process.stdin.fileno(), False)
                 threading.Thread(target=_read, args=(process, self._lines), daemon=True).start()
                 setup = self._setup.model_copy(update={"log_level": logs.wanted_level()})
                 self._write(setup.model_dump_json())
@@ -102,10 +109,14 @@ class ProcessPlace:
         if process is None:
             raise PlaceLost("was ended", external=True)
         assert process.stdin is not None
+        left, until = memoryview(line.encode() + b"\n"), time.monotonic() + SEND_SECONDS
         try:
             with self._writing:
-                process.stdin.write(line.encode() + b"\n")
-                process.stdin.flush()
+                while left:
+                    if time.monotonic() > until:
+                        raise PlaceLost(f"took no request for {SEND_SECONDS:.0f} s", external=True)
+                    if select.select([], [process.stdin], [], WRITE_SECONDS)[1]:
+                        left = left[os.write(process.stdin.fileno(), left) :]
         except (OSError, ValueError):
             # It ended before it had this request.
             raise PlaceLost(self._ending(process), external=True) from None

@@ -20,6 +20,7 @@ from grader import Grader, GraderPool, Status, UserError
 from grader.catalog.requests import make_request
 from grader.errors import Cancelled, DeviceError, GraderError, NotGraded
 from grader.options import GraderOptions
+from grader.pool import local
 from grader.pool.host import chosen, host_places, shared_cores
 from grader.pool.local import ProcessPlace
 from grader.pool.pool import ENGINE
@@ -165,6 +166,26 @@ def test_a_place_without_an_answer_is_lost(said, tmp_path):
     assert verdicts["fine"].status is Status.CORRECT
     assert verdicts[hung[1].author].status is Status.CRASHED
     assert "gave no answer for 4 s" in verdicts["hung"].diagnoses[0].message
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_place_that_takes_no_request_is_lost_too(said, tmp_path, monkeypatch, closed):
+    """It reads nothing any more, and what is sent fills the pipe."""
+    monkeypatch.setattr(local, "SEND_SECONDS", 60.0 if closed else 1.0, raising=False)
+    monkeypatch.setattr(local, "END_SECONDS", 1.0)
+    with pool(said, workers=1) as one:
+        place = one.places()[0]
+        one.submit(work("first")).result()
+        os.kill(place_once(one, place.name, lambda one: one.process).process, signal.SIGSTOP)
+        future = one.submit(work("ann", "x" * 900_000))
+        if closed:
+            place_once(one, place.name, lambda one: one.under_way == "ann/scale")
+            time.sleep(1.0)  # it is being sent
+            threading.Thread(target=one.close, daemon=True).start()
+            with pytest.raises(GraderError, match="the pool was closed"):
+                future.result(20)
+        else:
+            assert future.result(20).status is Status.CORRECT
 
 
 def test_each_gpu_is_seen_by_one_process_alone(said, monkeypatch):
