@@ -11,6 +11,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+MOST_PATH = 1024
+"""Characters of a path. A page's has at most some hundred; Python makes no number of more than 4,300 digits."""
+
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -59,13 +62,15 @@ class Guard:
 
         headers = Headers(scope=scope)
         most_bytes = self._most_bytes(scope["path"])
-        refused = self._why_not(scope["method"], headers, most_bytes)
+        refused = self._why_not(scope["method"], scope["path"], headers, most_bytes)
         if refused:
             await refused(scope, receive, send_guarded)
             return
         await self._app(scope, self._limited(receive, most_bytes), send_guarded)
 
-    def _why_not(self, method: str, headers: Headers, most_bytes: int) -> PlainTextResponse | None:
+    def _why_not(self, method: str, path: str, headers: Headers, most_bytes: int) -> PlainTextResponse | None:
+        if len(path) > MOST_PATH:
+            return PlainTextResponse(f"the path has more than {MOST_PATH} characters\n", 414)
         if not self._knows(headers.get("host", "")):
             return PlainTextResponse("this host name is unknown to the server; add it with --allow-host\n", 421)
         if method not in ("GET", "HEAD") and _from_elsewhere(headers):
@@ -106,4 +111,7 @@ def _from_elsewhere(headers: Headers) -> bool:
     if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return True
     origin = headers.get("origin")
-    return origin is not None and urlsplit(origin).netloc != headers.get("host")
+    try:
+        return origin is not None and urlsplit(origin).netloc != headers.get("host")
+    except ValueError:
+        return True

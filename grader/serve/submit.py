@@ -76,9 +76,10 @@ def submissions(intake: Intake, frame: Frame) -> APIRouter:
             body = await request.body()
         except TooLarge:
             return form(nothing, "The source is too large.", 413)
-        fields = {
-            name: values[0] for name, values in parse_qs(body.decode(errors="replace"), max_num_fields=20).items()
-        }
+        try:
+            fields = {name: one[0] for name, one in parse_qs(body.decode(errors="replace"), max_num_fields=20).items()}
+        except ValueError:
+            return form(nothing, "The form has too many fields.", 422)
         given = Submitted(
             author=fields.get("author", ""),
             problem=fields.get("problem", ""),

@@ -79,6 +79,12 @@ def test_a_name_that_was_rebound_to_this_machine_gets_nothing(shared, host, stat
     assert ("ann" in text) == (status == 200)
 
 
+def test_a_number_that_python_does_not_read_is_refused(shared):
+    for path in ("verdicts/{}.html", "compare/1-{}.html", "lists/{}.html"):
+        assert shared.ask(path.format("1" * 5000))[0] == 414
+        assert shared.ask(path.format("1" * 1000))[0] == 404
+
+
 def test_what_is_not_there_is_said_in_a_page_whose_links_lead_back(shared):
     for path in ("nothing", "a/b/c", "verdicts/999.html", "lists/99.html", "problems/p-0.html", "docs", "submit.html"):
         status, _, text = shared.ask(path)

@@ -75,12 +75,19 @@ def test_a_submission_with_a_wrong_token_is_refused_and_nothing_is_graded(taking
     [
         {"Origin": "http://evil.example"},
         {"Origin": "null"},
+        {"Origin": "http://["},
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},
     ],
 )
 def test_a_form_on_another_site_is_refused_even_with_the_token(taking, headers):
     assert taking.ask("submit.html", data=form(), **headers)[0] == 403
+
+
+def test_a_form_with_too_many_fields_is_refused(taking):
+    answered, _, text = taking.ask("submit.html", data=form(**{f"more{number}": "1" for number in range(20)}))
+    assert answered == 422
+    assert "The form has too many fields" in text
 
 
 @pytest.mark.parametrize(
