@@ -12,7 +12,7 @@ from db.batches import NewLine
 from grader.catalog.files import MAX_SOURCE_BYTES
 from grader.catalog.problems import Catalog
 from grader.catalog.requests import UNKNOWN_AUTHOR, Pair, RequestReader
-from grader.errors import UserError
+from grader.errors import StoreError, UserError
 from grader.options import GraderOptions
 from grader.serve.service import GradingService
 from grader.serve.tokens import Owner, Rate, Tokens, names_fault, valid_name
@@ -61,7 +61,7 @@ class Intake:
             raise HTTPException(503, f"Nothing is graded here at the moment: {self.service.fault}")
 
     def take(self, owner: Owner, body: bytes, priority: int = 0, key: str | None = None) -> tuple[str, bool]:
-        """The id of the batch with these lines of JSON, and whether it is new."""
+        """The id of the batch with these lines of JSON, and whether it is new. Raises StoreError."""
         lines = [line for line in body.splitlines() if line.strip()]
         if not 1 <= len(lines) <= MOST_LINES:
             raise HTTPException(413 if lines else 422, f"A batch has 1 to {MOST_LINES} lines, this one {len(lines)}.")
@@ -71,6 +71,8 @@ class Intake:
             return self.service.take(owner.name, key, sent, priority, read)
         except QueueFull as full:
             raise HTTPException(503, _BUSY, {"Retry-After": str(RETRY_SECONDS)}) from full
+        except StoreError:
+            raise  # no fault of the sender's
         except UserError as error:
             raise HTTPException(422, str(error)) from error
 

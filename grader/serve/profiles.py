@@ -7,7 +7,7 @@ import threading
 from fastapi import APIRouter, HTTPException, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from grader.errors import NotGraded, UserError
+from grader.errors import NotGraded, StoreError, UserError
 from grader.report.json_csv import json_line
 from grader.serve.batches import Authorization
 from grader.serve.intake import RETRY_SECONDS, Intake
@@ -42,8 +42,10 @@ def profiles(intake: Intake) -> APIRouter:
 
 
 def _profile(intake: Intake, owner: Owner, body: bytes) -> Profile:
-    """Raises HTTPException for what cannot be profiled, GraderError if the server stops."""
+    """Raises HTTPException for what cannot be profiled, GraderError if the server stops or cannot store it."""
     try:
         return intake.service.profile(intake.pair(owner, body))
+    except StoreError:
+        raise
     except (UserError, NotGraded) as error:
         raise HTTPException(422, str(error)) from error

@@ -2,14 +2,19 @@
 
 import json
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from db.batches import CANCELLED, Batches, NewLine
 from grader.catalog.problems import find_problems
 from grader.catalog.requests import RequestReader
+from grader.errors import StoreBusy
+from grader.options import GraderOptions
 from grader.pool import GraderPool
-from grader.serve import service
+from grader.serve import profiles, service
+from grader.serve.intake import Intake
+from grader.serve.tokens import ANYONE, Rate, Tokens
 from tests import samples
 
 
@@ -95,3 +100,21 @@ def test_a_server_that_runs_for_long_forgets_old_batches(tmp_path, monkeypatch):
         while serving.state(batch_id) is not None:
             assert time.monotonic() < deadline
             time.sleep(0.01)
+
+
+def test_a_database_that_cannot_be_written_is_no_fault_of_the_sender(tmp_path):
+    """It is answered with 503, after which a client tries again; 422 is final."""
+
+    def locked(*_):
+        raise StoreBusy("another process keeps the database locked")
+
+    (tmp_path / "scale.py").write_text(samples.PROBLEM_SOURCE)
+    options = GraderOptions(device="cpu")
+    taking = Intake(
+        SimpleNamespace(take=locked, profile=locked), Tokens("", {}), Rate(9), find_problems([tmp_path]), options
+    )
+    body = line(1).text.encode()
+    with pytest.raises(StoreBusy):
+        taking.take(ANYONE, body)
+    with pytest.raises(StoreBusy):
+        profiles._profile(taking, ANYONE, body)
