@@ -142,7 +142,7 @@ CODES: dict[str, Code] = {
         "The submission's random numbers do not depend on PyTorch's seed, so that no gradient was checked.",
         "Draw from the device's default generator, as at::Philox kernels do.", severity="warning"),
     "nondeterministic_grad": Code("backward", "Repeats of one backward differ bitwise.",
-        "Reduce in a fixed order instead of atomicAdd."),
+        "Reduce in a fixed order, without additions that are atomic or not synchronised."),
     "wrong_stream": Code("backward", "Wrong when run on a stream other than the default.",
         "Launch on at::cuda::getCurrentCUDAStream().", severity="warning"),
     "ignores_needs_input_grad": Code("backward", "Wrong or raises with frozen operands.",

@@ -60,13 +60,17 @@ def scale_of(gradient: torch.Tensor, reference64: torch.Tensor) -> float | None:
     """The factor a in gradient = a * reference64, up to a small residual; None if there is none or a = 1.
 
     A factor close to 1 counts if the residual is so small that rounding does not explain it. Any two single numbers are
-    multiples of each other, so for those the factor must be a whole number or the inverse of one, up to float32's
-    rounding of a sum.
+    multiples of each other, and so are two tensors with a single number each, as behind a mean: for those the factor
+    must be a whole number or the inverse of one, up to float32's rounding of a sum.
     """
-    products = [torch.stack([c @ c, c @ g, g @ g, (g != 0).sum()]) for c, g in _exact(gradient, reference64)]
-    if not products:
+    products, ends = list[torch.Tensor](), list[torch.Tensor]()
+    for c, g in _exact(gradient, reference64):
+        products.append(torch.stack([c @ c, c @ g, g @ g]))
+        ends += [g.where(g != 0, math.inf).min(), -g.where(g != 0, -math.inf).max()] if len(g) else []
+    if not ends:
         return None
-    length, along, size, telling = torch.stack(products).sum(0).tolist()
+    length, along, size = torch.stack(products).sum(0).tolist()
+    least, most = (float(torch.stack(ends[first::2]).min()) for first in (0, 1))
     if size == 0.0:
         return None
     factor = along / size
@@ -75,7 +79,8 @@ def scale_of(gradient: torch.Tensor, reference64: torch.Tensor) -> float | None:
     if not factor or not residual < min(ROUNDING_RESIDUAL, abs(factor - 1) / 10):
         return None
     plain = {_whole(factor, 1e-5), _whole(1 / factor, 1e-5)} - {None, 1}
-    return factor if telling > 1 or plain else None
+    several = -most - least > ROUNDING_RESIDUAL * max(abs(most), abs(least))
+    return factor if several or plain else None
 
 
 def factor_text(factor: float) -> str:

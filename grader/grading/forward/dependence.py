@@ -42,14 +42,14 @@ def dependence(candidate: Candidate, oracle: Oracle, case: Case, output: str) ->
     usual, *after = _outputs(candidate, [case, *others.values()], output)
     if usual is None or any(value is None for value in after[: len(names)]):
         return None
-    ignored, used = list[str](), list[str]()
+    ignored, used = dict[str, str](), list[str]()
     for (name, other), value in zip(others.items(), after, strict=True):
         if value is None:
             break
         label = case.operand_names.get(name, name)
         if same_bits(usual, value):
             if _right_moves(oracle, case, other, output):
-                ignored.append(label)
+                ignored[name] = label
         elif (
             name not in codes
             and case.gradients.get(name) is None
@@ -57,9 +57,15 @@ def dependence(candidate: Candidate, oracle: Oracle, case: Case, output: str) ->
             and not _right_moves(oracle, case, other, output)
         ):
             used.append(label)
+    if ignored:  # behind a saturated function, only a large change has an effect
+        negated = [case.with_operand(name, -case.operand(name)) for name in ignored if name not in codes]
+        usual, *after = _outputs(candidate, [case, *negated], output)
+        for name, value in zip([name for name in ignored if name not in codes], after, strict=True):
+            if usual is None or value is None or not same_bits(usual, value):
+                del ignored[name]
     if ignored:
         remedy = "compute it from them in every forward, and from no copy that was made before"
-        return f"a change of {in_backticks(ignored)} has no effect on it", remedy
+        return f"a change of {in_backticks(list(ignored.values()))} has no effect on it", remedy
     if used:
         remedy = f"leave {in_backticks(used)} out, or mask what reads them there"
         return f"it follows {in_backticks(used)}, and the reference's does not", remedy

@@ -15,7 +15,7 @@ def other_function(subject: Subject) -> Pattern | None:
         if tuple(known.value.shape) == subject.shape:
             at, order = known.value.flatten().sort()
             actual, right = subject.actual.flatten()[order], subject.right.flatten()[order]
-            if _smooth(at, actual) and _smooth(at, right):
+            if _smooth(at, actual, subject.wrong.flatten()[order]) and _smooth(at, right):
                 worst = int((actual - right).abs().argmax())
                 figures = f"{float(actual[worst]):.6g} for {float(right[worst]):.6g}"
                 text = f"is a wrong function of {known.name}, off most at {float(at[worst]):.4g}: {figures}"
@@ -23,15 +23,18 @@ def other_function(subject: Subject) -> Pattern | None:
     return None
 
 
-def _smooth(at: torch.Tensor, value: torch.Tensor) -> bool:
-    """Whether most values lie on the line between their neighbours: a function, up to a few jumps."""
+def _smooth(at: torch.Tensor, value: torch.Tensor, chosen: torch.Tensor | None = None) -> bool:
+    """Whether most values lie on the line between their neighbours: a function, up to a few jumps.
+
+    With `chosen`, most of those values.
+    """
     width = at[2:] - at[:-2]
     share = (at[1:-1] - at[:-2]) / width.where(width > 0, 1.0)
     gap = (value[1:-1] - (value[:-2] + share * (value[2:] - value[:-2]))).abs()
     away = (value - value.median()).abs()
     # A few large values among many small ones make no line of them, nor do zeros between values that are scattered.
     spread = float(away.median()) or float(away.mean())
-    gap = gap[away[1:-1] > 0]
+    gap = gap[away[1:-1] > 0] if chosen is None else gap[(away[1:-1] > 0) & chosen[1:-1]]
     return spread > 0 and len(gap) > 0 and float(gap.median()) <= 20 * FIT * spread
 
 

@@ -258,8 +258,9 @@ def test_without_a_pattern_the_gradients_that_are_right_say_where_to_look(monkey
     assert "gradients of `x` and `weight` are right: look in the steps that they do not need" in diagnosis.message
 
 
-def test_two_single_numbers_are_no_multiples_by_chance():
-    one = torch.tensor(3.0, dtype=torch.float64)
+@pytest.mark.parametrize("shape", [(), (4,), (2, 3)])
+def test_two_single_numbers_are_no_multiples_by_chance(shape):
+    one = torch.full(shape, 3.0, dtype=torch.float64)
     assert scale_of(one * (1 + 6e-5), one) is None
     assert scale_of(one * 1.37, one) is None
     assert scale_of(one * -26.0005, one) is None
