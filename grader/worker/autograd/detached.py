@@ -26,7 +26,7 @@ class Detached(OneSlip):
         self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        result = self._result(function, args, kwargs)
+        result = self._by_steps(function, args, kwargs) if function in STEPS else function(*args, **kwargs)
         self._note((*args, *kwargs.values()))
         if isinstance(result, torch.Tensor) and result.requires_grad:
             for what, changed in _with_one_detached(function, args):
@@ -40,16 +40,6 @@ class Detached(OneSlip):
             for what, other in _by_the_other_mask(function, args, result):
                 if self._choice.chosen(what):
                     return with_gradient_of(other, result)
-        return result
-
-    def _result(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The function's result, by its steps if it has several: each may go wrong."""
-        if function not in STEPS:
-            return function(*args, **kwargs)
-        outer, self._choice.within = self._choice.within, f" in `{name_of(function)}`"
-        with self:
-            result = STEPS[function](*args, **kwargs)
-        self._choice.within = outer
         return result
 
 

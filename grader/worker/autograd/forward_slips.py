@@ -61,7 +61,8 @@ class ForwardSlips(OneSlip):
         self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        result = self._result(function, args, kwargs)
+        in_steps = function in STEPS and not torch.is_grad_enabled()  # with gradients, the steps are differentiated
+        result = self._by_steps(function, args, kwargs) if in_steps else function(*args, **kwargs)
         self._note((*args, *kwargs.values()))
         for what, compute in (
             *self._choices.slips(function, args, kwargs, result),
@@ -98,16 +99,6 @@ class ForwardSlips(OneSlip):
             self._seen.add(taken)
             if taken == self._everywhere:
                 return _or(result, compute, kept_dim=True)
-        return result
-
-    def _result(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The function's result; what could go wrong in its steps counts too, if outputs are asked."""
-        if function not in STEPS or torch.is_grad_enabled():
-            return function(*args, **kwargs)
-        outer, self._choice.within = self._choice.within, f" in `{function.__name__}`"
-        with self:
-            result = STEPS[function](*args, **kwargs)
-        self._choice.within = outer
         return result
 
 

@@ -9,6 +9,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from grader import protocol as p
+from grader.worker.autograd.spelled_out import STEPS
 
 Slips = Iterator[tuple[str, Callable[[], Any]]]
 """What is done, in words that follow "the reference with", and the operator's result then."""
@@ -72,6 +73,14 @@ class OneSlip(TorchFunctionMode):
         pointers = [operand.data_ptr() for operand in args if isinstance(operand, torch.Tensor)]
         taken = dict.fromkeys(self._parameters[pointer] for pointer in pointers if pointer in self._parameters)
         self._choice.beside = f" (with {' and '.join(f'`{name}`' for name in taken)})" if taken else ""
+
+    def _by_steps(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of a function of several steps by these, each of which may go wrong."""
+        outer, self._choice.within = self._choice.within, f" in `{function.__name__}`"
+        with self:
+            result = STEPS[function](*args, **kwargs)
+        self._choice.within = outer
+        return result
 
     @property
     def name(self) -> str:
