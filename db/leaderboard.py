@@ -75,16 +75,17 @@ def leaderboard(
     figure = _figure(board)
     standings, values = _standings(board, problem, device, labels)
     query = f"""
-        select s.author, s.device_name, s.problem, s.samples, s.right_{figure}, s.author, s.device_name, s.problem,
-            s.device, s.label, v.id as verdict_id, v.sample, v.status, v.quick, v.sandbox, v.created_at, v.labels,
+        select s.author, s.device_name, s.problem, s.samples, s.right_{figure}, s.device, s.label, v.id as verdict_id,
+            v.sample, v.status, v.quick, v.sandbox, v.created_at, v.labels,
             v.{figure}_speedup as speedup, v.{figure}_ci_low as ci_low, v.{figure}_ci_high as ci_high,
             v.{figure}_speedup / v.{figure}_bound_speedup as share_of_bound
         from {standings} left join verdicts v indexed by ix_verdicts_figures on v.id = s.{figure}_id
     """
     with store.reading() as session, _no_collection():
         found = session.execute(text(query), values)
-        names, rows = [*found.keys()][5:], found.all()
-        placed = [fields for row in rows if (fields := dict(zip(names, row[5:], strict=True)))["verdict_id"]]
+        names, rows = [*found.keys()], found.all()
+        del names[3:5]  # the counts, which `attempts` takes and no entry has
+        placed = [dict(zip(names, (*row[:3], *row[5:]), strict=True)) for row in rows if row.verdict_id is not None]
         if against == "compile" or len(placed) <= _MOST_COMPARED:
             over = read_over_compile(session, [fields["verdict_id"] for fields in placed], figure)
             for fields in placed:

@@ -1,7 +1,7 @@
 """Residual add -> RMSNorm -> position ids in one kernel forward, and one backward with a small one for its sums.
 
 Fused: everything. A row of h = x + residual stays in the registers of its block from the only read to the last write,
-while the copy engine brings the next rows to shared memory. Backward, a block adds up its rows' shares of the weight's
+while bulk copies bring the next rows to shared memory. Backward, a block adds up its rows' shares of the weight's
 gradient in registers, and begins with the rows that forward has left in the L2 cache.
 
 Bytes at full size, with C = 134 MB for one tensor of rows; 0.5 G FLOPs, so that memory alone bounds it:
@@ -21,7 +21,8 @@ and dL/dx = dL/dresidual = dL/dh, one tensor for both, as PyTorch's own addition
 owns in a fixed order and writes one partial dL/dw; a fixed-order sum over those makes the gradient the same in every
 run. An output that nobody differentiates costs nothing: its gradient is None, not a tensor of zeros.
 On an H200, caches flushed: forward 0.142 ms (3.8 TB/s, where a copy has 4.0 in 0.067 ms), backward 0.135 ms (4.0 TB/s).
-With loads into registers instead of copies ahead, it takes 0.152 and 0.158 ms.
+With loads into registers instead of copies ahead they take 0.152 and 0.158 ms, and a backward with two blocks of 256
+threads a multiprocessor 0.166.
 """
 
 import torch

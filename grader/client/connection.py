@@ -31,7 +31,7 @@ V = TypeVar("V", bound=Value)
 
 
 class Patience:
-    """The pauses between tries, of which the last is so many seconds after the first."""
+    """The pauses between tries of one request, for so many seconds in all."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

@@ -1,7 +1,7 @@
 #pragma once
 #include <cstdint>
 
-// Rows that the copy engine of a multiprocessor brings to shared memory (sm_90), while the block computes earlier ones.
+// Rows that bulk copies (sm_90) bring to shared memory, while the block computes earlier ones.
 namespace bulk {
 
 __device__ __forceinline__ uint32_t shared_address(const void* pointer) {

@@ -63,14 +63,14 @@ def scale_of(gradient: torch.Tensor, reference64: torch.Tensor) -> float | None:
     multiples of each other, and so are two tensors with a single number each, as behind a mean: for those the factor
     must be a whole number or the inverse of one, up to float32's rounding of a sum.
     """
-    products, ends = list[torch.Tensor](), list[torch.Tensor]()
+    products, least, most = list[torch.Tensor](), math.inf, -math.inf
     for c, g in _exact(gradient, reference64):
         products.append(torch.stack([c @ c, c @ g, g @ g]))
-        ends += [g.where(g != 0, math.inf).min(), -g.where(g != 0, -math.inf).max()] if len(g) else []
-    if not ends:
+        if len(g):
+            least, most = min(least, float(g.where(g != 0, least).min())), max(most, float(g.where(g != 0, most).max()))
+    if not products:
         return None
     length, along, size = torch.stack(products).sum(0).tolist()
-    least, most = (float(torch.stack(ends[first::2]).min()) for first in (0, 1))
     if size == 0.0:
         return None
     factor = along / size
@@ -79,7 +79,7 @@ def scale_of(gradient: torch.Tensor, reference64: torch.Tensor) -> float | None:
     if not factor or not residual < min(ROUNDING_RESIDUAL, abs(factor - 1) / 10):
         return None
     plain = {_whole(factor, 1e-5), _whole(1 / factor, 1e-5)} - {None, 1}
-    several = -most - least > ROUNDING_RESIDUAL * max(abs(most), abs(least))
+    several = most - least > ROUNDING_RESIDUAL * max(abs(most), abs(least))
     return factor if several or plain else None
 
 

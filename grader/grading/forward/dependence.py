@@ -22,7 +22,7 @@ from grader.grading.oracle.values import is_float, with_moved
 def dependence(candidate: Candidate, oracle: Oracle, case: Case, output: str) -> tuple[str, str] | None:
     """A clause on operands whose change has no effect, or has one and should not, and its remedy.
 
-    Inputs of a small case are asked, the first parameters, and buffers that training changes. Masks and integers are
+    Inputs of a small case are operands, the first parameters, and buffers that training changes. Masks and integers are
     another draw's. Raises Stopped.
     """
     inputs = {f"input[{index}]": value for index, value in enumerate(case.inputs) if isinstance(value, torch.Tensor)}
@@ -57,10 +57,11 @@ def dependence(candidate: Candidate, oracle: Oracle, case: Case, output: str) ->
             and not _right_moves(oracle, case, other, output)
         ):
             used.append(label)
-    if ignored:  # behind a saturated function, only a large change has an effect
-        negated = [case.with_operand(name, -case.operand(name)) for name in ignored if name not in codes]
+    operands = [name for name in ignored if name not in codes]
+    if operands:  # behind a saturated function, only a large change has an effect
+        negated = [case.with_operand(name, -case.operand(name)) for name in operands]
         usual, *after = _outputs(candidate, [case, *negated], output)
-        for name, value in zip([name for name in ignored if name not in codes], after, strict=True):
+        for name, value in zip(operands, after, strict=True):
             if usual is None or value is None or not same_bits(usual, value):
                 del ignored[name]
     if ignored:

@@ -48,7 +48,7 @@ class Mismatch:
     check: TensorCheck
     sealed: torch.Tensor
     beside: str
-    """Which of the other outputs are wrong and right, in a clause that follows; empty without any."""
+    """A clause on the other outputs: which are wrong, and which are right; empty without any."""
 
     @property
     def name(self) -> str:

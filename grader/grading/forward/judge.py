@@ -174,12 +174,12 @@ def judge_case(candidate: Candidate, oracle: Oracle, case: Case) -> tuple[list[T
 
 
 def _beside(checks: Sequence[TensorCheck], wrong: TensorCheck) -> str:
-    """Which of the other outputs are wrong and right, in a clause that follows."""
+    """A clause on the other outputs: which are wrong, and which are right."""
     clause = ""
     for status, how in (("failed", "wrong too"), ("passed", "right")):
         names = [check.name for check in checks if check is not wrong and check.status == status]
         if names:
-            clause += f"; {' and '.join(names)} {'are' if len(names) > 1 else 'is'} {how}"
+            clause += f"; {in_backticks(names)} {'are' if len(names) > 1 else 'is'} {how}"
     return clause
 
 

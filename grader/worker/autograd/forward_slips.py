@@ -61,7 +61,7 @@ class ForwardSlips(OneSlip):
         self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        in_steps = function in STEPS and not torch.is_grad_enabled()  # with gradients, the steps are differentiated
+        in_steps = function in STEPS and not torch.is_grad_enabled()  # else `SpelledOut` calls them
         result = self._by_steps(function, args, kwargs) if in_steps else function(*args, **kwargs)
         self._note((*args, *kwargs.values()))
         for what, compute in (
