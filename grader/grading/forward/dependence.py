@@ -22,7 +22,7 @@ from grader.grading.oracle.values import is_float, with_moved
 def dependence(candidate: Candidate, oracle: Oracle, case: Case, output: str) -> tuple[str, str] | None:
     """A clause on operands whose change has no effect, or has one and should not, and its remedy.
 
-    Inputs of a small case are operands, the first parameters, and buffers that training changes. Masks and integers are
+    Inputs of a small case are asked, the first parameters, and buffers that training changes. Masks and integers are
     another draw's. Raises Stopped.
     """
     inputs = {f"input[{index}]": value for index, value in enumerate(case.inputs) if isinstance(value, torch.Tensor)}
