@@ -2,16 +2,18 @@
 
     python -m benchmarks.gpus --problems DIR --problem ID [--seconds 30] [--rounds 2] [--out FILE] [--log FILE]
 
-The problem's reference is graded as a submission, each time with another comment, with --quick. The three take turns,
---seconds each; a rate is that between the first and the last verdict of each GPU, so that starts and ends do not
-count. `stages` are medians of seconds. Prints a JSON object for each turn, and a table of the rates. With --log, which
-costs some time, `jobs` are the jobs of a grading and their seconds, by worker.
+The problem's reference is graded as a submission, each time with another comment, with --quick. The sides take turns,
+--seconds each. `share of one` is a pool of one GPU with its share of the cores, as a host with one GPU would have. A
+rate is that between the first and the last verdict of each GPU, so that starts and ends do not count. `stages` are
+medians of seconds. Prints a JSON object for each turn, and a table of the rates. With --log, which costs some time,
+`jobs` are the jobs of a grading and their seconds, by worker.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import time
 from collections import defaultdict
@@ -24,8 +26,10 @@ from benchmarks.kernelbench_evaluator import as_submission
 from benchmarks.stage_seconds import StageLog
 from grader import Grader, GraderPool
 from grader.catalog.problems import find_problems
-from grader.verdict.models import Problem, Submission, Verdict
+from grader.machine.backends import backend
+from grader.verdict.models import Device, Problem, Submission, Verdict
 
+SIDES = ("one grader", "pool of one", "share of one", "pool of all")
 STAGES = ("build", "start", "forward", "backward", "timing", "inspection")
 
 
@@ -33,6 +37,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problems", type=Path, required=True, metavar="DIR", help="a folder of problems")
     parser.add_argument("--problem", required=True, metavar="ID")
+    parser.add_argument("--sides", nargs="+", choices=SIDES, default=SIDES)
     parser.add_argument("--seconds", type=float, default=30.0, help="of each turn, after the start")
     parser.add_argument("--rounds", type=int, default=2, help="turns of each")
     parser.add_argument("--out", type=Path, help="append the JSON objects to this file")
@@ -41,7 +46,7 @@ def main() -> None:
     problem = find_problems([given.problems]).problem(given.problem)
     rates = defaultdict[str, list[float]](list)
     for number in range(given.rounds):
-        for side in ("one grader", "pool of one", "pool of all"):
+        for side in given.sides:
             row = {
                 "problem": problem.id,
                 "side": side,
@@ -62,6 +67,9 @@ def measured(side: str, problem: Problem, seconds: float, log: Path | None) -> d
     ended = defaultdict[str, list[float]](list)
     verdicts: list[Verdict] = []
     until = None
+    cores = os.sched_getaffinity(0)
+    if side == "share of one":
+        os.sched_setaffinity(0, sorted(cores)[: len(cores) // len(backend(Device.CUDA).names())])
     with StageLog(log) if log else nullcontext() as logged, opened(side) as grader:
         for verdict in grader.grade_many(work(problem)):
             now = time.monotonic()
@@ -71,6 +79,7 @@ def measured(side: str, problem: Problem, seconds: float, log: Path | None) -> d
             if now > until:
                 break
         jobs = logged.take()["jobs"] if logged else {}
+    os.sched_setaffinity(0, cores)
     return {
         "rate": sum((len(times) - 1) / (times[-1] - times[0]) for times in ended.values() if len(times) > 1),
         "gradings": [len(times) for times in ended.values()],
@@ -86,7 +95,7 @@ def opened(side: str) -> Grader | GraderPool:
     """The grader of a side."""
     if side == "one grader":
         return Grader(device="cuda", quick=True)
-    return GraderPool(device="cuda", quick=True, gpus=[0] if side == "pool of one" else "all")
+    return GraderPool(device="cuda", quick=True, gpus="all" if side == "pool of all" else [0])
 
 
 def work(problem: Problem) -> Iterator[tuple[Problem, Submission]]:

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 EXPECTED = json.loads((ROOT / "submissions" / "EXPECTED.json").read_text())
 CONVOLUTIONS = ("conv2d_mul_leaky_relu_gelu", "conv_transpose3d_bias_residual_mul_residual")
 GIB = 2**30
-MOST_DEVICE_BYTES = 22 * GIB
+MOST_DEVICE_BYTES = 28 * GIB
 """Of all processes up to the end of the backward.
 
 `conv2d_mul_leaky_relu_gelu` is known to take 25 to 28 GiB on an H200: 17 for the reference's float64 backward, 4 in the
