@@ -48,7 +48,6 @@ CUDA_SOURCE = r"""
 #include <algorithm>
 #include <optional>
 #include <tuple>
-#include <type_traits>
 
 #include <kernels/bulk.cuh>
 #include <kernels/host.cuh>
@@ -200,16 +199,11 @@ __global__ void __launch_bounds__(THREADS) backward_kernel(const Backward to) {
   if (to.partial_sums != nullptr) of_weight.store(to.partial_sums + int64_t(blockIdx.x) * to.columns, packs);
 }
 
-bool copies_ahead(int64_t columns, bool aligned) { return columns % 4 == 0 && aligned && columns <= kBulkColumns; }
-
-// Calls `call` with a block's share of a longer or odd row, and with its threads.
-template <typename Call>
-void for_row(int64_t columns, bool aligned, Call call) {
-  const bool vectorized = columns % 4 == 0 && aligned;
-  TORCH_CHECK(columns <= (vectorized ? 16384 : 8192), "a row of ", columns, " columns does not fit into registers");
-  if (vectorized) return call(Share<4, 4, 1024>(), std::integral_constant<int, 1024>());
-  if (columns <= 1024) return call(Share<1, 4, 256>(), std::integral_constant<int, 256>());
-  call(Share<1, 8, 1024>(), std::integral_constant<int, 1024>());
+// Whether packs of a row can be read at once.
+bool in_packs(int64_t columns, bool aligned) {
+  const bool packed = columns % 4 == 0 && aligned;
+  TORCH_CHECK(columns <= rows::longest(packed), "a row of ", columns, " columns does not fit into registers");
+  return packed;
 }
 
 }  // namespace
@@ -236,7 +230,7 @@ std::tuple<torch::Tensor, torch::Tensor, torch::Tensor, torch::Tensor> add_rms_n
   if (rows + sequences == 0) return {normalized, new_residual, inverse_rms, positions};
 
   const bool aligned = starts_on_float4(x) && starts_on_float4(residual) && starts_on_float4(weight);
-  const bool ahead = copies_ahead(columns, aligned);
+  const bool packed = in_packs(columns, aligned), ahead = packed && columns <= kBulkColumns;
   const auto blocks = std::min<int64_t>(rows, ahead ? kForwardBlocks * kMultiprocessors : rows);
   const Forward to{x.const_data_ptr<float>(), residual.const_data_ptr<float>(), weight.const_data_ptr<float>(),
                    normalized.mutable_data_ptr<float>(), new_residual.mutable_data_ptr<float>(),
@@ -247,7 +241,7 @@ std::tuple<torch::Tensor, torch::Tensor, torch::Tensor, torch::Tensor> add_rms_n
     const auto kernel = forward_kernel<BulkShare<kForwardThreads>, kForwardThreads, true>;
     launch(kernel, grid, kForwardThreads, bulk::Ring<2, kForwardStages>::floats(columns), to);
   } else {
-    for_row(columns, aligned, [&](auto row, auto threads) {
+    rows::for_row(columns, packed, [&](auto row, auto threads) {
       launch(forward_kernel<decltype(row), threads.value, false>, grid, threads.value, 0, to);
     });
   }
@@ -279,7 +273,7 @@ std::tuple<torch::Tensor, torch::Tensor> add_rms_norm_backward(
   const bool aligned = starts_on_float4(grad_normalized) && starts_on_float4(new_residual) &&
                        starts_on_float4(weight) &&
                        (!grad_new_residual.defined() || starts_on_float4(grad_new_residual));
-  const bool ahead = copies_ahead(columns, aligned);
+  const bool packed = in_packs(columns, aligned), ahead = packed && columns <= kBulkColumns;
   const Backward to{grad_normalized.const_data_ptr<float>(), new_residual.const_data_ptr<float>(),
                     grad_new_residual.defined() ? grad_new_residual.const_data_ptr<float>() : nullptr,
                     weight.const_data_ptr<float>(), inverse_rms.const_data_ptr<float>(),
@@ -289,7 +283,7 @@ std::tuple<torch::Tensor, torch::Tensor> add_rms_norm_backward(
     const auto kernel = backward_kernel<BulkShare<kBackwardThreads>, kBackwardThreads, true>;
     launch(kernel, blocks, kBackwardThreads, bulk::Ring<3, kBackwardStages>::floats(columns), to);
   } else {
-    for_row(columns, aligned, [&](auto row, auto threads) {
+    rows::for_row(columns, packed, [&](auto row, auto threads) {
       launch(backward_kernel<decltype(row), threads.value, false>, blocks, threads.value, 0, to);
     });
   }

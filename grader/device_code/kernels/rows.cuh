@@ -1,6 +1,9 @@
 #pragma once
 #include <kernels/pointwise.cuh>
 
+#include <cstdint>
+#include <type_traits>
+
 // Rows that stay in the registers of a block.
 namespace rows {
 
@@ -11,6 +14,7 @@ using pointwise::packs_of;
 struct Sum {
   static constexpr float identity = 0.0f;
   __device__ float operator()(float a, float b) const { return a + b; }
+  __device__ float2 operator()(float2 a, float2 b) const { return {a.x + b.x, a.y + b.y}; }
 };
 
 // Like torch.max, and unlike fmaxf, a NaN wins.
@@ -19,13 +23,18 @@ struct Max {
   __device__ float operator()(float a, float b) const { return a > b || isnan(a) ? a : b; }
 };
 
+__device__ __forceinline__ float of_lane(float value, int distance) {
+  return __shfl_xor_sync(0xffffffffu, value, distance);
+}
+__device__ __forceinline__ float2 of_lane(float2 value, int distance) {
+  return {of_lane(value.x, distance), of_lane(value.y, distance)};
+}
+
 // The reduction over a block, in every thread. Calls alternate between turn 0 and 1, so that one barrier is enough.
-template <int THREADS, typename Operator>
-__device__ __forceinline__ float reduce(float value, int turn, Operator combine) {
-  __shared__ float warp_results[2][THREADS / kWarp];
-  for (int offset = kWarp / 2; offset > 0; offset /= 2) {
-    value = combine(value, __shfl_xor_sync(0xffffffffu, value, offset));
-  }
+template <int THREADS, typename Value, typename Operator>
+__device__ __forceinline__ Value reduce(Value value, int turn, Operator combine) {
+  __shared__ Value warp_results[2][THREADS / kWarp];
+  for (int offset = kWarp / 2; offset > 0; offset /= 2) value = combine(value, of_lane(value, offset));
   if (threadIdx.x % kWarp == 0) warp_results[turn][threadIdx.x / kWarp] = value;
   __syncthreads();
   value = warp_results[turn][0];
@@ -78,6 +87,16 @@ struct Share {
     }
   }
 };
+
+// Calls `call` with a block's share of a row of any length up to longest(), and with its threads.
+constexpr int64_t longest(bool vectorized) { return vectorized ? 16384 : 8192; }
+
+template <typename Call>
+void for_row(int64_t columns, bool vectorized, Call call) {
+  if (vectorized) return call(Share<4, 4, 1024>(), std::integral_constant<int, 1024>());
+  if (columns <= 1024) return call(Share<1, 4, 256>(), std::integral_constant<int, 256>());
+  call(Share<1, 8, 1024>(), std::integral_constant<int, 1024>());
+}
 
 constexpr int kSummed = 32;  // columns of a block that sums over rows
 
