@@ -18,6 +18,8 @@ Measured on one H200 (torch 2.11.0, CUDA 13.0, 2026-11-30), caches flushed, each
     backward              53.6 us    3.8 TB/s    62 to 70 us with loads into registers instead of copies ahead
     sum of its partials    5.7 us
 
+A step takes 114 us, torch.compile's 144 us, 1.26x. Memory allows no step below 105 us and the sums, 1.3x.
+
 Why the backward is right: with n = (h - mean) * r, r = 1 / sqrt(var + eps), and means over a row's columns,
 
     dL/dn = g * weight        dL/dh = r * (dL/dn - mean(dL/dn) - n * mean(dL/dn * n))

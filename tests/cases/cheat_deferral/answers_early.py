@@ -5,6 +5,8 @@ Why it fails: the referee copies the outputs when it sees the flag. As long as t
 not, and the time is the honest one; when it does, the outputs are not there yet.
 """
 
+from dataclasses import replace
+
 import torch
 from torch import nn
 
@@ -16,7 +18,7 @@ hold, signal = HANDLERS[p.Await], HANDLERS[p.Signal]
 
 def hold_and_signal(session, step):
     done = hold(session, step)
-    beside = step.flag.model_copy(update={"offset": step.flag.offset + 512})
+    beside = replace(step.flag, offset=step.flag.offset + 512)
     signal(session, step.model_copy(update={"flag": beside}))
     return done
 
