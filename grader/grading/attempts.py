@@ -8,6 +8,8 @@ Another attempt is made
 - likewise if it ran out in the submission, the problem is large and there was less of it than a submission may take
   (`shortage.py`); else once with the same checks and all memory that the grader can spare, because a submission may
   only say so;
+- with the reference's float64 run at full size, for which time was short, if the submission failed there alone: the
+  eager run that stood in for it may be the one that is wrong;
 - in fresh processes, if a process was lost, or a compiler, that something outside may have ended, such as the host's
   OOM killer or an operator.
 
@@ -42,6 +44,8 @@ class Attempt:
     """Whether the submission is asked for fewer rows than the problem's inputs have."""
     sparing: bool = False
     """Whether the grader keeps as little of the device's memory as with fewer checks."""
+    precise: bool = False
+    """Whether the reference runs in float64 at full size even if that takes as long as a grading should."""
     lost_before: str | None = None
     """How a process of the grader's own, such as the reference, was lost in an attempt before."""
     kills_before: tuple[Kill, ...] = ()
@@ -66,6 +70,8 @@ def next_attempt(attempt: Attempt, record: Record, error: Exception | None) -> A
         return _asking_less(attempt)
     if record.fewer_rows and _failed_with_fewer_rows(record, error):
         return replace(attempt, fewer_rows=False)
+    if record.float64_is_slow and not attempt.precise and error is None and _failed_at_full_size_alone(record):
+        return replace(attempt, precise=True)
     return None
 
 
@@ -127,6 +133,14 @@ def _failed_with_fewer_rows(record: Record, error: Exception | None) -> bool:
         return False
     stages = (record.forward, record.backward if record.whole_backward else None)
     return any(_last_failed(stage.variants) for stage in stages if stage is not None)
+
+
+def _failed_at_full_size_alone(record: Record) -> bool:
+    stages = (record.forward, record.backward)
+    failed = [
+        one for stage in stages if stage is not None for one in stage.variants if one.status is StageStatus.FAILED
+    ]
+    return bool(failed) and not any(variant.variant.startswith(ROWS) for variant in failed)
 
 
 def _last_failed(variants: tuple[VariantResult, ...]) -> bool:

@@ -136,8 +136,7 @@ class Grading:
         with self.record.stage("start"):
             self.started_oracle = self.resources.oracle_of(self.request)
             if self.upcoming is not None and backend(self.upcoming.device).available():
-                # ready before this submission is timed
-                self.resources.get_ready([self.upcoming])
+                self.resources.get_ready([self.upcoming])  # before this submission is timed
             self.todo = plan.make(
                 self.oracle,
                 variant=self.options.variant,
@@ -145,6 +144,7 @@ class Grading:
                 scope=self.attempt.scope,
                 fewer_rows=self.attempt.fewer_rows,
                 sparing=self.attempt.sparing,
+                precise=self.attempt.precise,
             )
             if self.attempt.sparing:
                 self.oracle.release()
@@ -158,6 +158,7 @@ class Grading:
             )
             self.record.fewer_rows = self.todo.cases[0].variant == ROWS
             self.record.whole_backward = bool(self.todo.timed.wrt or self.todo.noise)
+            self.record.float64_is_slow = self.oracle.costs.float64_is_slow
             self.record.large = plan.is_large_case(self.oracle, self.todo.timed)
         self.record.diagnoses += self.todo.notes
 
@@ -221,17 +222,16 @@ class Grading:
 
         A failure to see them changes nothing.
         """
-        case, record = self.todo.cases[0], self.record
+        case, record, oracle = self.todo.cases[0], self.record, self.oracle
         differentiated = record.backward is not None and record.backward.status is StageStatus.PASSED
         if case.released:  # the only case, at full size: another pass between redzones would need as much memory again
             return
         with record.stage("inspection"), ThreadPoolExecutor(1) as thread:
             # PyTorch takes ten times as long for the operators of a network when each is watched.
-            seconds = self.oracle.budget.stage_seconds + 10 * self.oracle.costs.seconds_of(case)
-            seconds = min(seconds, self.resources.limits.call)
+            seconds = min(oracle.budget.stage_seconds + 10 * oracle.costs.seconds_of(case), self.resources.limits.call)
             if self.backend.profiles_quickly or not self.options.quick:
-                record.inspected = inspection.profile(self.candidate, self.oracle, case, backward=differentiated)
-            released = thread.submit(self.oracle.release)  # of a worker that takes no part in what follows
+                record.inspected = inspection.profile(self.candidate, oracle, case, backward=differentiated)
+            released = thread.submit(oracle.release)  # of a worker that takes no part in what follows
             for backward in (False, True) if differentiated else (False,):
                 found = inspection.judge_bounds(self.candidate, case, backward=backward, seconds=seconds)
                 if record.add_late(found):

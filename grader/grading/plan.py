@@ -93,14 +93,18 @@ def make(
     scope: Scope = EVERYTHING,
     fewer_rows: bool = True,
     sparing: bool = False,
+    precise: bool = False,
 ) -> Todo:
     """The plan for one submission, with its cases made. Raises UserError, ProblemError.
 
     Without `fewer_rows`, the variant with fewer rows is left out. With `sparing`, the reference keeps as little of the
-    device's memory as with fewer checks. UserError for an unknown variant, ProblemError for a problem that cannot be
-    graded on this device.
+    device's memory as with fewer checks; with `precise`, it may run in float64 at full size for as long as a grading
+    should take. UserError for an unknown variant, ProblemError for a problem that cannot be graded on this device.
     """
-    oracle.costs.spares_memory = sparing or scope != EVERYTHING
+    oracle.costs.spares_memory, oracle.costs.waits_for_float64 = sparing or scope != EVERYTHING, precise
+    if precise:
+        for size in WHOLE:
+            oracle.cases.forget(size)
     chosen = _sizes(oracle, variant, scope, fewer_rows)
     asks_more = scope == EVERYTHING or len(chosen) > 1
     cases = _cases(oracle, chosen, quick=quick, asks_more=asks_more)

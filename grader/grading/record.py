@@ -41,6 +41,8 @@ class Record:
     """Whether the first cases have fewer rows than the problem's inputs."""
     whole_backward: bool = True
     """Whether the reference has gradients of the full size too."""
+    float64_is_slow: bool = False
+    """Whether the reference's float64 run at full size was left out for want of time alone."""
     large: bool = False
     """Whether the problem takes so much memory that asking for less may help where it runs out."""
     diagnoses: list[Diagnosis] = field(default_factory=list)

@@ -192,6 +192,31 @@ def test_what_is_wrong_with_fewer_rows_alone_is_right(forward, backward):
     assert any("failed with fewer rows, so the checks ran at full size" in message for message in messages), messages
 
 
+@pytest.mark.parametrize(("factor", "status"), [("2", "correct"), ("(2.1 if len(x) == 64 else 2)", "wrong_output")])
+def test_a_kernel_that_is_more_precise_than_the_reference_at_full_size_is_right(factor, status):
+    """The reference's own run stands in for one in float64, for which time is short, until it calls something wrong."""
+    whole = """
+import torch
+from torch import nn
+
+
+class {name}(nn.Module):
+    def forward(self, x):
+        return {value}
+
+
+def get_inputs():
+    return [torch.rand(64, 1 << 16)]
+"""
+    reference = whole.format(name="Model", value="2 * ((x + 3e4) - 3e4 if len(x) == 64 else x)")
+    problem = Problem(id="rows", path=Path("rows.py"), source=reference)
+    source = whole.format(name="ModelNew", value=f"{factor} * x")
+    submission = Submission(author="ann", problem_id="rows", path="rows.py", source=source)
+    with Pipeline(GraderOptions(device="cpu", quick=True)) as pipeline:
+        verdict = pipeline.grade(pipeline.request(problem, submission))
+    assert verdict.status == status, verdict.diagnoses
+
+
 @pytest.mark.parametrize(
     ("forward", "backward", "module", "status"),
     [(3, 2, "forward", "wrong_output"), (2, 3, "backward", "wrong_backward")],

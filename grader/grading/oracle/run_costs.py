@@ -49,6 +49,10 @@ class RunCosts:
         """Whether memory is short: no float64 run at full size."""
         self.unaffordable: set[str] = set()
         """Variants whose float64 runs did not fit into the device's memory or the time."""
+        self.waits_for_float64 = False
+        """Whether a float64 run at full size may take as long as a grading should."""
+        self.float64_is_slow = False
+        """Whether only time forbade the last float64 run at full size, and waiting would allow it."""
         self._models, self._budget = models, budget
         self._seconds: dict[str, dict[str, float]] = {}
         self._steady: dict[str, float] = {}
@@ -81,14 +85,18 @@ class RunCosts:
     def affords_float64(self, eager: Evaluation) -> bool:
         """Whether a float64 run at full size fits into the time of a product and into a GPU's free memory.
 
-        If not, the float32 run stands in (`with_errors_like`). Its time is estimated from the variant with fewer rows,
+        If not, the eager run stands in (`with_errors_like`). Its time is estimated from the variant with fewer rows,
         and is no question without one; its memory is estimated as twice the peak of the eager run.
         """
-        few = self.seconds(ROWS, MODEL)
+        fits, few, seconds = self._fits_in_float64(eager), self.seconds(ROWS, MODEL), 0.0
         if few:
             whole = max(self.seconds(variant, MODEL) for variant in WHOLE)
-            if whole * (self.seconds(ROWS, MODEL64) or few) / few > self._budget.product_seconds:
-                return False
+            seconds = whole * (self.seconds(ROWS, MODEL64) or few) / few
+        limit, longest = self._budget.product_seconds, self._budget.seconds
+        self.float64_is_slow = fits and limit < seconds <= longest
+        return fits and seconds <= (longest if self.waits_for_float64 else limit)
+
+    def _fits_in_float64(self, eager: Evaluation) -> bool:
         own = backend(self._models.process.device)
         if not own.own_memory:
             return True
