@@ -10,6 +10,7 @@ import torch
 from grader.errors import ReferenceLost, ReferenceOutOfMemory
 from grader.grading import plan, shortage
 from grader.grading.attempts import Attempt, next_attempt
+from grader.grading.compare import blocks
 from grader.grading.messages import diagnose
 from grader.grading.pipeline import Pipeline
 from grader.grading.plan import ESSENTIAL, EVERYTHING
@@ -193,8 +194,9 @@ def test_what_is_wrong_with_fewer_rows_alone_is_right(forward, backward):
 
 
 @pytest.mark.parametrize(("factor", "status"), [("2", "correct"), ("(2.1 if len(x) == 64 else 2)", "wrong_output")])
-def test_a_kernel_that_is_more_precise_than_the_reference_at_full_size_is_right(factor, status):
+def test_a_kernel_that_is_more_precise_than_the_reference_at_full_size_is_right(monkeypatch, factor, status):
     """The reference's own run stands in for one in float64, for which time is short, until it calls something wrong."""
+    monkeypatch.setattr(blocks, "LARGE_BYTES", 8 << 20)  # no exact values for each timed call
     whole = """
 import torch
 from torch import nn
@@ -212,7 +214,7 @@ def get_inputs():
     problem = Problem(id="rows", path=Path("rows.py"), source=reference)
     source = whole.format(name="ModelNew", value=f"{factor} * x")
     submission = Submission(author="ann", problem_id="rows", path="rows.py", source=source)
-    with Pipeline(GraderOptions(device="cpu", quick=True)) as pipeline:
+    with Pipeline(GraderOptions(device="cpu", quick=True, seconds=6.0)) as pipeline:
         verdict = pipeline.grade(pipeline.request(problem, submission))
     assert verdict.status == status, verdict.diagnoses
 
