@@ -8,6 +8,8 @@ the reference may not exceed one rounding.
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from grader.grading.compare.blocks import in_blocks
@@ -27,6 +29,14 @@ def share(dtype: torch.dtype) -> float:
 def spacing(dtype: torch.dtype) -> float:
     """Relative distance of adjacent numbers of a narrow type: two roundings of one element; 0 for others."""
     return torch.finfo(dtype).eps if is_narrow(dtype) else 0.0
+
+
+def two_roundings(dtype: torch.dtype) -> float:
+    """The largest relative RMS of two roundings to a narrow type; 0 for others.
+
+    Each has at most spacing / sqrt(12), as numbers between two neighbours are evenly distributed.
+    """
+    return spacing(dtype) / math.sqrt(6)
 
 
 def rounded_once(reference64: torch.Tensor, dtype: torch.dtype) -> list[torch.Tensor]:

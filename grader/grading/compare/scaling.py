@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from grader.grading.compare import blocks
+from grader.grading.compare import blocks, narrow_types
 from grader.grading.compare.together import Pack
 
 ROUNDING_RESIDUAL = 1e-4
@@ -59,9 +59,10 @@ def _exact(one: torch.Tensor, other: torch.Tensor) -> Iterator[tuple[torch.Tenso
 def scale_of(gradient: torch.Tensor, reference64: torch.Tensor) -> float | None:
     """The factor a in gradient = a * reference64, up to a small residual; None if there is none or a = 1.
 
-    A factor close to 1 counts if the residual is so small that rounding does not explain it. Any two single numbers are
-    multiples of each other, and so are two tensors with a single number each, as behind a mean: for those the factor
-    must be a whole number or the inverse of one, up to float32's rounding of a sum.
+    A factor close to 1 counts if the residual is so small that rounding does not explain it. In 16 bits, the residual
+    is that of rounding, which has no direction, and the factor is off by more than one rounding. Any two single numbers
+    are multiples of each other, and so are two tensors with a single number each, as behind a mean: for those the
+    factor must be a whole number or the inverse of one, up to float32's rounding of a sum.
     """
     products, least, most = list[torch.Tensor](), math.inf, -math.inf
     for c, g in _exact(gradient, reference64):
@@ -71,16 +72,28 @@ def scale_of(gradient: torch.Tensor, reference64: torch.Tensor) -> float | None:
     if not products:
         return None
     length, along, size = torch.stack(products).sum(0).tolist()
+    narrow = narrow_types.spacing(gradient.dtype)
     if size == 0.0:
         return None
     factor = along / size
     rest = [torch.linalg.vector_norm(c - factor * g) for c, g in _exact(gradient, reference64)]
     residual = float(torch.linalg.vector_norm(torch.stack(rest))) / max(math.sqrt(length), 1e-300)
-    if not factor or not residual < min(ROUNDING_RESIDUAL, abs(factor - 1) / 10):
+    explained = abs(factor - 1) / 10 if not narrow else math.inf if abs(factor - 1) > narrow / 2 else 0.0
+    if not factor or not residual < min(max(ROUNDING_RESIDUAL, narrow_types.two_roundings(gradient.dtype)), explained):
         return None
     plain = {_whole(factor, 1e-5), _whole(1 / factor, 1e-5)} - {None, 1}
     several = most - least > ROUNDING_RESIDUAL * max(abs(most), abs(least))
-    return factor if several or plain else None
+    if not several and not plain:
+        return None
+    return _settled(factor, narrow) if narrow else factor
+
+
+def _settled(factor: float, spacing: float) -> float:
+    """The factor without the digits that rounding to numbers of this spacing leaves open."""
+    whole, part = _whole(factor, spacing / 8), _whole(1 / factor, spacing / 8)
+    if whole is not None:
+        return whole
+    return 1 / part if part is not None else float(f"{factor:.{1 - math.floor(math.log10(spacing))}g}")
 
 
 def factor_text(factor: float) -> str:
