@@ -121,19 +121,26 @@ class Expected:
             return COARSE_TOLERANCE + spacing
         return ELEMENT_TOLERANCE + EPSILON * math.sqrt(self.reduction_length) + spacing / 2
 
+    @property
+    def least(self) -> float:
+        """The size up to which no element is judged by itself, since products on the way may underflow."""
+        return small_elements.least_of(self.dtype)
+
     @cached_property
     def small_tolerated(self) -> float | None:
         """The relative error that counts of elements below the tolerance of rule 3; None if none does."""
-        if self.spread is None or not self.rounds or narrow_types.is_narrow(self.dtype):
+        if self.spread is None or not self.rounds:
             return None
-        return small_elements.tolerated(self.reference64, self.slope * self.rms, 10 * COARSE_TOLERANCE)
+        share = 0.5 if narrow_types.is_narrow(self.dtype) else 10 * COARSE_TOLERANCE
+        return small_elements.tolerated(self.reference64, self.slope * self.rms, share, least=self.least)
 
     @cached_property
     def least_judged(self) -> float | None:
         """The size from which on such elements are no noise; None if all are, or none is judged."""
         if self.spread is None or self.small_tolerated is None:
             return None
-        return small_elements.least_judged(self.reference64, self.spread, small=self.slope * self.rms)
+        small = self.slope * self.rms
+        return small_elements.least_judged(self.reference64, self.spread, small=small, above=self.least)
 
 
 def know_norms(each: Sequence[Expected]) -> None:

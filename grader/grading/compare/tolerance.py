@@ -167,8 +167,10 @@ def _small_elements(expected: Expected, candidate: torch.Tensor) -> str | None:
     share = expected.small_tolerated
     if expected.spread is None or share is None:
         return None
-    small = expected.slope * expected.rms
-    fault = small_elements.wrong(candidate, expected.reference64, expected.spread, small=small, share=share)
+    small, least = expected.slope * expected.rms, expected.least
+    fault = small_elements.wrong(
+        candidate, expected.reference64, expected.spread, small=small, share=share, least=least
+    )
     return None if fault is None else f"{expected.name} {fault}"
 
 

@@ -1,0 +1,31 @@
+"""Scores in float32, rounded once, beside -1e9."""
+
+import torch
+from torch import nn
+
+
+class Scores(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, kept, wq, bq, wk, bk):
+        ctx.save_for_backward(x, kept, wq, bq, wk, bk)
+        q, k = (x.float() @ weight.float().T + bias.float() for weight, bias in ((wq, bq), (wk, bk)))
+        scores = q @ k.transpose(-1, -2) * x.shape[-1] ** -0.5
+        return scores.masked_fill_(~kept[:, None, :], -1e9).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, kept, wq, bq, wk, bk = ctx.saved_tensors
+        grad = grad.masked_fill(~kept[:, None, :], 0) * x.shape[-1] ** -0.5
+        grad_q, grad_k = grad @ (x @ wk.T + bk), grad.transpose(-1, -2) @ (x @ wq.T + bq)
+        grad_wq, grad_wk = (torch.einsum("bto,bti->oi", of, x) for of in (grad_q, grad_k))
+        return grad_q @ wq + grad_k @ wk, None, grad_wq, grad_q.sum((0, 1)), grad_wk, grad_k.sum((0, 1))
+
+
+class ModelNew(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.q = nn.Linear(width, width)
+        self.k = nn.Linear(width, width)
+
+    def forward(self, x, kept):
+        return Scores.apply(x, kept, self.q.weight, self.q.bias, self.k.weight, self.k.bias)
