@@ -15,6 +15,7 @@ from grader.grading.timing.roofline import Roofline
 from grader.machine import host
 from grader.machine.backends import worker_environment
 from grader.machine.toolchain import find_cuda_home, find_toolchain
+from tests.beside_torch import BesideTorch
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -51,6 +52,13 @@ def one_roofline(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(resources, "Roofline", lambda _, environment_of: Roofline(folder, environment_of))
         yield
+
+
+@pytest.fixture(scope="session")
+def beside_torch():
+    """`beside_torch.run(code)` returns what the code prints in a process that has imported torch alone."""
+    with BesideTorch() as process:
+        yield process
 
 
 @pytest.fixture(autouse=True)

@@ -51,13 +51,19 @@ def test_a_command_s_help_imports_no_torch():
 
 
 def test_known_problems_are_listed_without_torch_and_without_the_database(tmp_path):
-    (tmp_path / "scale.py").write_text(PROBLEM_SOURCE)
-    arguments = ("problems", "--problems", tmp_path)
+    problem, instead = tmp_path / "problems" / "scale.py", tmp_path / "instead"
+    problem.parent.mkdir()
+    instead.mkdir()
+    problem.write_text(PROBLEM_SOURCE)
+    (instead / "torch.py").write_text("raise SystemExit('torch is imported')")
+    arguments = ("problems", "--problems", problem.parent)
     environment = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "GRADER_PROBLEMS": str(tmp_path / "none.json")}
     assert "torch" in imported(*arguments, **environment)
     assert not imported(*arguments, **environment) & {"torch", "sqlmodel", "sqlalchemy", "alembic"}
-    (tmp_path / "scale.py").write_text(PROBLEM_SOURCE + "\n")
-    assert "torch" in imported(*arguments, **environment)
+    problem.write_text(PROBLEM_SOURCE + "\n")
+    with pytest.raises(subprocess.CalledProcessError) as raised:
+        imported(*arguments, **environment, PYTHONPATH=f"{instead}:{ROOT}")
+    assert "torch is imported" in raised.value.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,5 @@
 """Each slip does one thing wrong in the reference's own backward, and a step that cannot go wrong so stays right."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 from torch.nn import functional
@@ -148,7 +145,7 @@ def test_a_term_has_the_other_sign():
     torch.testing.assert_close(slips(functional.gelu, x)[name][0], drawn(3, 4) * (below - x * density))
 
 
-def test_the_steps_of_a_derivative_do_not_import_sympy():
+def test_the_steps_of_a_derivative_do_not_import_sympy(beside_torch):
     code = """
 import sys, torch
 from grader.protocol import Slip
@@ -163,8 +160,7 @@ with changed_backward(Slip(within="backward", what=what), Sources()) as backward
     engine.gradients([y], [x], [torch.ones(4, 5)])
 print(backward.name, "sympy" in sys.modules)
 """
-    shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
-    assert shown == "every `mul` of `_softmax_backward_data` left out False\n"
+    assert beside_torch.run(code) == "every `mul` of `_softmax_backward_data` left out False\n"
 
 
 @pytest.mark.parametrize(

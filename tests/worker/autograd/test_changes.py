@@ -1,8 +1,5 @@
 """One kind of operator rounds its results, in a forward and in a backward; the others do not."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 
@@ -65,7 +62,7 @@ def test_bits_may_be_cut_off():
     assert ((found - x).abs() < x.abs() * 2.0**-10).all()
 
 
-def test_rounding_does_not_import_the_compiler():
+def test_rounding_does_not_import_the_compiler(beside_torch):
     code = """
 import sys, torch
 from grader.protocol import Rounding
@@ -74,8 +71,7 @@ with RoundedResults(Rounding(turn=0, bits=8)):
     torch.randn(4, 4) @ torch.randn(4, 4)
 print([name for name in ("torch._dynamo", "sympy", "triton") if name in sys.modules])
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert beside_torch.run(code).strip() == "[]"
 
 
 def brief(value):

@@ -1,8 +1,5 @@
 """Counting the reference's work."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 
@@ -32,10 +29,10 @@ def test_a_backward_that_takes_too_long_is_not_counted(monkeypatch, seconds, cou
     assert (counted.backward is not None) == counts_backward
 
 
-def test_triton_is_not_imported_to_count_and_can_be_afterwards():
+def test_triton_is_not_imported_to_count_and_can_be_afterwards(beside_torch):
     """Its import takes a tenth of a second in each reference's process."""
     code = """
-import sys
+import importlib.util, sys
 from grader.worker.checks.work_count import flop_formulas
 import torch
 assert torch.ops.aten.mm in flop_formulas()
@@ -43,7 +40,7 @@ assert "triton" not in sys.modules
 if importlib.util.find_spec("triton"):
     import triton
 """
-    subprocess.run([sys.executable, "-c", f"import importlib.util\n{code}"], check=True)
+    beside_torch.run(code)
 
 
 class Product(torch.nn.Module):
