@@ -12,6 +12,8 @@ from grader.grading import plan, shortage
 from grader.grading.attempts import Attempt, next_attempt
 from grader.grading.compare import blocks
 from grader.grading.messages import diagnose
+from grader.grading.oracle import fewer_rows
+from grader.grading.patterns import arrangement, evaluated, large_tensors, pattern
 from grader.grading.pipeline import Pipeline
 from grader.grading.plan import ESSENTIAL, EVERYTHING
 from grader.grading.record import Record
@@ -113,10 +115,19 @@ def test_one_that_fails_with_fewer_rows_is_asked_for_the_same_part_of_the_full_s
     assert next_attempt(Attempt("half", fewer_rows=False), record(), stopped) is None
 
 
-def test_a_backward_that_is_wrong_with_fewer_rows_stands_where_the_full_size_has_none(monkeypatch):
+@pytest.fixture
+def small_few(monkeypatch):
+    """Inputs of half a MiB have fewer rows, and a tensor of so many bytes is not searched for a pattern."""
+    monkeypatch.setattr(fewer_rows, "FEW_BYTES", 1 << 18)
+    for module in (arrangement, evaluated, large_tensors, pattern):
+        monkeypatch.setattr(module, "MAX_ELEMENTS", 1 << 16)
+
+
+@pytest.mark.usefixtures("small_few")
+def test_a_backward_that_is_wrong_with_fewer_rows_stands_where_the_full_size_has_none():
     """Else a submission that doubles its gradients would be correct at full size, where nothing compares them."""
     limited = "        assert len(grad_output) <= 32, 'CUDA error: invalid argument'\n        return grad_output"
-    whole = WRONG.replace("(8, 8)", "(64, 1 << 16)")
+    whole = WRONG.replace("(8, 8)", "(64, 1 << 12)")
     source = whole.format(forward=2, backward=2, name="Model").replace("        return grad_output", limited)
     problem = Problem(id="part", path=Path("part.py"), source=source)
     source = whole.format(forward=2, backward=4, name="ModelNew")
@@ -154,7 +165,7 @@ def get_inputs():
 
 def of_many_rows(forward, backward):
     """The verdict on a submission with these factors, where 2 are right; checks run on 16 of 64 rows."""
-    whole = WRONG.replace("(8, 8)", "(64, 1 << 16)")
+    whole = WRONG.replace("(8, 8)", "(64, 1 << 12)")
     problem = Problem(id="rows", path=Path("rows.py"), source=whole.format(forward=2, backward=2, name="Model"))
     source = whole.format(forward=forward, backward=backward, name="ModelNew")
     submission = Submission(author="ann", problem_id="rows", path="rows.py", source=source)
@@ -162,7 +173,8 @@ def of_many_rows(forward, backward):
         return pipeline.grade(pipeline.request(problem, submission))
 
 
-@pytest.mark.parametrize(("forward", "backward"), [("x.sigmoid()", 2), (2, "torch.arange(1 << 16)")])
+@pytest.mark.usefixtures("small_few")
+@pytest.mark.parametrize(("forward", "backward"), [("x.sigmoid()", 2), (2, "torch.arange(1 << 12)")])
 def test_what_is_wrong_at_full_size_too_is_explained_where_a_search_is_cheap(forward, backward):
     verdict = of_many_rows(forward, backward)
     stage = verdict.backward or verdict.forward
@@ -173,6 +185,7 @@ def test_what_is_wrong_at_full_size_too_is_explained_where_a_search_is_cheap(for
     assert any("everything else on the first 16 rows" in message for message in messages), messages
 
 
+@pytest.mark.usefixtures("small_few")
 @pytest.mark.parametrize(
     ("forward", "backward"),
     [("(2 if len(x) < 64 else 2 + (x > 0.5))", 2), (2, "(2 if len(grad_output) < 64 else 2 + (grad_output > 0.5))")],
@@ -183,6 +196,7 @@ def test_what_is_wrong_at_full_size_alone_is_not_searched(forward, backward):
     assert "it is too large to be searched for a pattern; compare" in verdict.diagnoses[0].message, verdict.diagnoses
 
 
+@pytest.mark.usefixtures("small_few")
 @pytest.mark.parametrize(
     ("forward", "backward"), [("(2 if len(x) == 64 else 3)", 2), (2, "(2 if len(grad_output) == 64 else 3)")]
 )
