@@ -4,9 +4,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, text
-
-from db import standings
 from grader.verdict.models import Device, Diagnosis, Environment, Problem, Settings, Status, Submission, Verdict
 from grader.verdict.profiles import PassLines, Profile, SideProfile
 from grader.verdict.stages import (
@@ -171,9 +168,3 @@ def verdict(
         created_at=NOON + timedelta(minutes=minute),
         **{"diagnoses": () if status is Status.CORRECT else (diagnosis,), **stages, **fields},
     )
-
-
-def make_standings_anew(connection: Connection) -> None:
-    """All standings from all verdicts, as saving and migrating must have left them."""
-    connection.execute(text("delete from standings"))
-    standings._insert(connection, connection.execute(text(standings._parts())))

@@ -14,6 +14,7 @@ from db.metrics import pass_at_k
 from db.rows import counted, read_rows
 from grader.verdict.models import Device, Settings, Status
 from tests import samples
+from tests.db.anew import make_standings_anew
 
 GPU = samples.environment(Device.CUDA, "NVIDIA H200")
 LABEL_SETS = [
@@ -121,7 +122,7 @@ def test_standings_are_kept_up_as_they_would_be_made_anew(store):
     drawn(store, random.Random(5))
     with store.writing() as session:
         kept = standings(session)
-        samples.make_standings_anew(session.connection())
+        make_standings_anew(session.connection())
         assert kept == standings(session)
 
 

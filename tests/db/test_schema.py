@@ -19,7 +19,7 @@ from db.labels import EVERYTHING, LabelChoice
 from db.leaderboard import leaderboard
 from db.schema import NEWEST, upgrade
 from grader.errors import StoreError
-from tests import samples
+from tests.db.anew import make_standings_anew
 
 VERSIONS = Path(db.__file__).parent / "migrations" / "versions"
 
@@ -116,7 +116,7 @@ def test_standings_are_made_for_old_verdicts(any_version):
     """By the migrations as they would be by saving those verdicts now."""
     with Store.open(any_version) as store, store.writing() as session:
         migrated = standings(session), parts(session)
-        samples.make_standings_anew(session.connection())
+        make_standings_anew(session.connection())
         assert migrated == (standings(session), parts(session))
         assert len(migrated[0]) == 2
 
@@ -128,7 +128,7 @@ def test_standings_by_labels_are_made_for_old_verdicts(tmp_path):
     connection.close()
     with Store.open(path) as store, store.writing() as session:
         migrated = parts(session)
-        samples.make_standings_anew(session.connection())
+        make_standings_anew(session.connection())
         assert migrated == parts(session)
         assert len(migrated) == 3
 
