@@ -7,8 +7,9 @@ import pytest
 from grader.grading.pipeline import Pipeline
 from grader.grading.timing import baselines
 from grader.grading.timing.baselines import Baselines, BaselineStore
+from grader.machine.backends import backend
 from grader.options import GraderOptions
-from grader.verdict.models import Problem, Submission, TimeLimits
+from grader.verdict.models import Device, Problem, Submission, TimeLimits
 from grader.verdict.stages import Baseline
 from tests import samples
 
@@ -100,6 +101,13 @@ def test_a_missing_baseline_is_tried_again_by_the_next_grader(tmp_path):
     assert get(BaselineStore(tmp_path)) == (ALL, True)
 
 
+@pytest.fixture
+def plain_headers(monkeypatch):
+    """TorchInductor precompiles a header in each new worker, which takes longer than the few kernels here."""
+    plain = {"TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0"}
+    monkeypatch.setattr(type(backend(Device.CPU)), "worker_environment", lambda _: plain)
+
+
 def open_grader(tmp_path, seconds=300.0):
     limits = TimeLimits(baselines=seconds)
     return Pipeline(
@@ -116,6 +124,7 @@ def grade(grader, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("plain_headers")
 @pytest.mark.parametrize("ways", [["eager", "compile"], pytest.param(list(baselines.MODES), marks=pytest.mark.deep)])
 def test_the_reference_is_compiled_once_and_timed(monkeypatch, tmp_path, caplog, ways):
     monkeypatch.setattr(baselines, "MODES", {name: baselines.MODES[name] for name in ways})
@@ -140,6 +149,7 @@ def test_the_reference_is_compiled_once_and_timed(monkeypatch, tmp_path, caplog,
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("plain_headers")
 def test_a_search_that_takes_too_long_is_ended_and_the_rest_is_timed(monkeypatch, tmp_path):
     """The worker lives on: eager is timed after it. The verdict says so."""
     ways = {name: baselines.MODES[name] for name in ("compile_max_autotune", "eager")}
