@@ -59,7 +59,7 @@ def stored(tmp_path, query="select author || ' ' || label from verdicts"):
 
 
 def test_many_clients_at_once_get_each_verdict_once(serving, tmp_path):
-    clients, each = 16, 12
+    clients, each = 16, 6
     server = serving()
 
     def one(number):
@@ -107,7 +107,7 @@ def test_a_server_that_is_killed_goes_on_with_what_was_queued(serving, tmp_path)
 
     def grade():
         with Client(first.address, TOKEN) as client:
-            found.update(one.label for one in client.grade_many(work("ann", n, "sleep: 0.2") for n in range(20)))
+            found.update(one.label for one in client.grade_many(work("ann", n, "sleep: 0.2") for n in range(12)))
         done.set()
 
     threading.Thread(target=grade, daemon=True).start()
@@ -116,7 +116,7 @@ def test_a_server_that_is_killed_goes_on_with_what_was_queued(serving, tmp_path)
     first.end(signal.SIGKILL)
     second = serving(port=port)
     assert done.wait(60), second.said
-    assert found == Counter(f"v{n}" for n in range(20))
+    assert found == Counter(f"v{n}" for n in range(12))
     assert stored(tmp_path, "select label from verdicts") == found
 
 

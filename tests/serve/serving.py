@@ -17,12 +17,14 @@ from typing import Any, Self
 
 ROOT = Path(__file__).resolve().parents[2]
 CHEAP = """
-import grader.pool.pool
+import grader.pool.dispatch, grader.pool.pool, grader.serve.service
 grader.pool.pool.ENGINE = "tests.pool.engine:CheapGrader"
+grader.pool.dispatch.POLL_SECONDS = grader.serve.service.LOOK_SECONDS = 0.1
 import grader.cli
 grader.cli.main()
 """
-"""The command line with a grader that needs no workers."""
+"""The command line with a grader that needs no workers. What the server waits for is noticed within a tenth of a
+second."""
 
 
 class Server:
