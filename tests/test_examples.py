@@ -11,17 +11,12 @@ import yaml
 
 from grader import GraderPool
 from tests import samples
+from tests.serve import serving
 from tests.serve.serving import Server
 
 ROOT = Path(__file__).resolve().parents[1]
 TRAIN = ROOT / "examples" / "train"
 CHEAP = "tests.pool.engine:CheapGrader"
-CHEAP_COMMAND = f"""
-import grader.pool.pool
-grader.pool.pool.ENGINE = "{CHEAP}"
-import grader.cli
-grader.cli.main()
-"""
 
 
 @pytest.fixture
@@ -90,7 +85,7 @@ def test_verl_s_reward_loop_uses_the_server_that_the_environment_names(load, tmp
     (tmp_path / "scale.py").write_text(samples.PROBLEM_SOURCE)
     token = "a token of these tests"
     arguments = ("--submit", "--problems", str(tmp_path), "--workers", "1", "--device", "cpu")
-    with Server(tmp_path / "g.db", *arguments, program=("-c", CHEAP_COMMAND), GRADER_TOKEN=token) as server:
+    with Server(tmp_path / "g.db", *arguments, program=("-c", serving.CHEAP), GRADER_TOKEN=token) as server:
         monkeypatch.setenv("GRADER_SERVER", server.address)
         monkeypatch.setenv("GRADER_TOKEN", token)
         score = load("verl_reward").compute_score

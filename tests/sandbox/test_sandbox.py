@@ -135,8 +135,16 @@ def test_an_extension_builds_inside(sandbox: Sandbox) -> None:
     pytest.importorskip("torch")
     code = """
 from torch.utils.cpp_extension import load_inline
-source = "#include <torch/csrc/Exceptions.h>\\nint twice(int x) { return 2 * x; }"
-print("twice", load_inline("twice", source, functions=["twice"], no_implicit_headers=True).twice(21))"""
+source = '''
+#include <Python.h>
+#include <torch/version.h>
+
+static PyObject* twice(PyObject*, PyObject* x) { return PyNumber_Add(x, x); }
+static PyMethodDef methods[] = {{"twice", twice, METH_O, TORCH_VERSION}, {}};
+static PyModuleDef module = {PyModuleDef_HEAD_INIT, "twice", nullptr, 0, methods};
+extern "C" PyObject* PyInit_twice() { return PyModule_Create(&module); }
+'''
+print("twice", load_inline("twice", source, no_implicit_headers=True).twice(21))"""
     with sandbox.spawn([sys.executable, "-c", code], limits=BUILD_LIMITS, gpu=False) as process:
         process.wait()
     assert "twice 42" in process.output().text
