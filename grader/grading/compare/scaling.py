@@ -78,8 +78,12 @@ def scale_of(gradient: torch.Tensor, reference64: torch.Tensor) -> float | None:
     factor = along / size
     rest = [torch.linalg.vector_norm(c - factor * g) for c, g in _exact(gradient, reference64)]
     residual = float(torch.linalg.vector_norm(torch.stack(rest))) / max(math.sqrt(length), 1e-300)
-    explained = abs(factor - 1) / 10 if not narrow else math.inf if abs(factor - 1) > narrow / 2 else 0.0
-    if not factor or not residual < min(max(ROUNDING_RESIDUAL, narrow_types.two_roundings(gradient.dtype)), explained):
+    off = abs(factor - 1)
+    if narrow:
+        is_one, left = off <= narrow / 2, narrow_types.two_roundings(gradient.dtype)
+    else:
+        is_one, left = False, min(ROUNDING_RESIDUAL, off / 10)
+    if not factor or is_one or not residual < left:
         return None
     plain = {_whole(factor, 1e-5), _whole(1 / factor, 1e-5)} - {None, 1}
     several = most - least > ROUNDING_RESIDUAL * max(abs(most), abs(least))
