@@ -88,9 +88,10 @@ struct Share {
   }
 };
 
-// Calls `call` with a block's share of a row of any length up to longest(), and with its threads.
+// Columns of the longest row that fits into the registers of a block.
 constexpr int64_t longest(bool vectorized) { return vectorized ? 16384 : 8192; }
 
+// Calls `call` with a block's share of a row of up to longest() columns, and with its threads.
 template <typename Call>
 void for_row(int64_t columns, bool vectorized, Call call) {
   if (vectorized) return call(Share<4, 4, 1024>(), std::integral_constant<int, 1024>());
