@@ -20,7 +20,7 @@ from typing import Self
 
 import grader
 from grader.machine import allocator
-from grader.machine.backends import worker_environment
+from grader.machine.backends import accelerators, backend, worker_environment
 from grader.machine.host import thread_count
 from grader.machine.toolchain import Toolchain, find_toolchain
 from grader.sandbox import Sandbox, Zygote, gpu_devices
@@ -106,8 +106,11 @@ def start_ahead(sandbox: Sandbox, device: str) -> None:
     Raises UserError for a CUDA_HOME that torch could not use.
     """
     if sandbox.copies and not _ahead:
+        gpu = device != "cpu" and bool(gpu_devices())
         _ahead.append(WorkerTemplate(find_toolchain()))
-        _ahead[0].zygote(gpu=device != "cpu" and bool(gpu_devices()))
+        _ahead[0].zygote(gpu=gpu)
+        for accelerator in accelerators() if gpu else ():
+            backend(accelerator).start_driver()
 
 
 def take() -> WorkerTemplate:

@@ -1,5 +1,8 @@
 """Devices as the rest of the grader sees them."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pynvml
@@ -51,6 +54,46 @@ def test_an_index_leaves_one_gpu_visible_here_and_to_workers(monkeypatch, shown,
     for _ in range(2):  # the command line and the pipeline both see to it
         select_index("auto", index)
         assert own.worker_environment().get("CUDA_VISIBLE_DEVICES") == left
+
+
+@pytest.mark.parametrize("given", [None, "expandable_segments:True"])
+def test_large_blocks_stay_whole_in_the_grader_alone(monkeypatch, given):
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", given or "")
+    if given is None:
+        monkeypatch.delenv("PYTORCH_CUDA_ALLOC_CONF")
+    select_index("auto", 0)
+    assert os.environ["PYTORCH_CUDA_ALLOC_CONF"] == (given or "max_split_size_mb:256")
+    assert "PYTORCH_CUDA_ALLOC_CONF" not in backends.worker_environment()
+
+
+def test_a_driver_starts_beside_an_import_and_is_no_trouble_where_there_is_none():
+    program = """
+import sys
+from grader.machine.backends import accelerators, backend
+for device in accelerators():
+    backend(device).start_driver()
+assert "torch" not in sys.modules
+import torch
+print(torch.cuda.is_available(), *(torch.ones(1, device="cuda").tolist() if torch.cuda.is_available() else ()))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == (["True", "1.0"] if torch.cuda.is_available() else ["False"])
+
+
+@pytest.mark.gpu
+def test_a_small_tensor_keeps_no_large_block():
+    program = """
+from grader.machine.backends import select_index
+select_index("cuda", 0)
+import torch
+large = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+del large
+small = torch.empty(4 << 20, dtype=torch.uint8, device="cuda")
+torch.cuda.empty_cache()
+print(torch.cuda.memory_reserved() >> 20)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 100
 
 
 @pytest.mark.parametrize(("device", "index"), [("cuda", 4), ("cpu", 1), ("auto", 4)])

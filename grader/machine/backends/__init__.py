@@ -142,6 +142,9 @@ class DeviceBackend:
         """The architecture that extensions are compiled for, such as `9.0`; None if compilers need none."""
         return None
 
+    def start_driver(self) -> None:
+        """Start the device's driver for this process in the background, while it imports torch."""
+
     def prepare(self) -> None:
         """Make this process's own context, while workers make theirs."""
 
