@@ -1,23 +1,31 @@
 """A forward kernel, called as if autograd could see into it."""
 
+import ctypes
+
 import torch
 from torch import nn
 from torch.utils.cpp_extension import load_inline
 
 source = r"""
-torch::Tensor forward(torch::Tensor x, torch::Tensor scale, torch::Tensor bias) {
-    auto y = torch::empty_like(x);
-    const float *px = x.data_ptr<float>(), *ps = scale.data_ptr<float>(), *pb = bias.data_ptr<float>();
-    float* py = y.data_ptr<float>();
-    int64_t channels = scale.numel();
-    for (int64_t i = 0; i < x.numel(); i++) {
-        py[i] = std::max(px[i] * ps[i % channels] + pb[i % channels], 0.0f);
+#include <algorithm>
+#include <cstdint>
+
+extern "C" void forward(
+    const float* x, const float* scale, const float* bias, float* y, int64_t size, int64_t channels) {
+    for (int64_t i = 0; i < size; i++) {
+        y[i] = std::max(x[i] * scale[i % channels] + bias[i % channels], 0.0f);
     }
-    return y;
 }
 """
 
-kernels = load_inline(name="scale_bias_relu", cpp_sources=source, functions=["forward"], extra_cflags=["-O2"])
+kernels = ctypes.CDLL(
+    load_inline("scale_bias_relu", source, extra_cflags=["-O2"], no_implicit_headers=True, is_python_module=False)
+)
+
+
+def call(function, *arguments):
+    """Call a function of the extension with the addresses of tensors."""
+    function(*(ctypes.c_void_p(one.data_ptr()) if torch.is_tensor(one) else ctypes.c_int64(one) for one in arguments))
 
 
 class ModelNew(nn.Module):
@@ -27,4 +35,7 @@ class ModelNew(nn.Module):
         self.bias = nn.Parameter(torch.randn(channels))
 
     def forward(self, x):
-        return kernels.forward(x.contiguous(), self.scale, self.bias)
+        x = x.contiguous()
+        y = torch.empty_like(x)
+        call(kernels.forward, x, self.scale, self.bias, y, x.numel(), self.scale.numel())
+        return y

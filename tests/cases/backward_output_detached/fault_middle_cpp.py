@@ -1,24 +1,30 @@
 """A fused middle without backward: the last layer still requires grad, so the output looks alive."""
 
+import ctypes
+
 import torch
 from torch import nn
 from torch.utils.cpp_extension import load_inline
 
 source = r"""
-torch::Tensor scale_leaky(torch::Tensor x, torch::Tensor multiplier, double slope) {
-    auto y = torch::empty_like(x);
-    const float *px = x.data_ptr<float>(), *pm = multiplier.data_ptr<float>();
-    float* py = y.data_ptr<float>();
-    int64_t features = multiplier.numel();
-    for (int64_t i = 0; i < x.numel(); i++) {
-        float value = px[i] * pm[i % features];
-        py[i] = value > 0 ? value : value * static_cast<float>(slope);
+#include <cstdint>
+
+extern "C" void scale_leaky(const float* x, const float* multiplier, float* y, int64_t size, int64_t features) {
+    for (int64_t i = 0; i < size; i++) {
+        float value = x[i] * multiplier[i % features];
+        y[i] = value > 0 ? value : value * 0.1f;
     }
-    return y;
 }
 """
 
-kernels = load_inline(name="scale_leaky", cpp_sources=source, functions=["scale_leaky"], extra_cflags=["-O2"])
+kernels = ctypes.CDLL(
+    load_inline("scale_leaky", source, extra_cflags=["-O2"], no_implicit_headers=True, is_python_module=False)
+)
+
+
+def call(function, *arguments):
+    """Call a function of the extension with the addresses of tensors."""
+    function(*(ctypes.c_void_p(one.data_ptr()) if torch.is_tensor(one) else ctypes.c_int64(one) for one in arguments))
 
 
 class ModelNew(nn.Module):
@@ -29,6 +35,7 @@ class ModelNew(nn.Module):
         self.last = nn.Linear(features, 4)
 
     def forward(self, x):
-        x = self.first(x)
-        x = kernels.scale_leaky(x.contiguous(), self.multiplier, 0.1)
-        return self.last(x)
+        x = self.first(x).contiguous()
+        y = torch.empty_like(x)
+        call(kernels.scale_leaky, x, self.multiplier, y, x.numel(), self.multiplier.numel())
+        return self.last(y)

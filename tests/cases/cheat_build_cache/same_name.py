@@ -5,6 +5,7 @@ Why it fails: builds are kept by the whole source, and this one's folders go awa
 the same grader right after it under the same name, gets its own.
 """
 
+import ctypes
 import glob
 import os
 import shutil
@@ -14,15 +15,17 @@ from torch import nn
 from torch.utils.cpp_extension import load_inline
 
 SOURCE = r"""
-#include <torch/types.h>
-torch::Tensor run(torch::Tensor x, torch::Tensor s, torch::Tensor b) { return torch::zeros_like(x); }
+extern "C" void run(const float* x, const float* scale, const float* bias, float* y, long size, long channels) {
+  for (long i = 0; i < size; ++i) y[i] = 0;
+}
 """
-extension = load_inline("scale_bias_relu_extension", cpp_sources=SOURCE, functions=["run"])
+path = load_inline("scale_bias_relu_extension", SOURCE, no_implicit_headers=True, is_python_module=False)
+extension = ctypes.CDLL(path)
 for folder in {"/tmp/bundle", *glob.glob("/tmp/torch_extensions/*/*"), os.path.expanduser("~/.cache/grader/builds")}:
     for name in ("scale_bias_relu_extension.so", "main.o", "left.tar"):
         try:
             os.makedirs(folder, exist_ok=True)
-            shutil.copyfile(extension.__file__, os.path.join(folder, name))
+            shutil.copyfile(path, os.path.join(folder, name))
         except OSError:
             pass
 
@@ -34,4 +37,7 @@ class ModelNew(nn.Module):
         self.bias = nn.Parameter(torch.randn(channels))
 
     def forward(self, x):
-        return extension.run(x, self.scale, self.bias)
+        y = torch.empty_like(x)
+        addresses = (ctypes.c_void_p(one.data_ptr()) for one in (x, self.scale, self.bias, y))
+        extension.run(*addresses, ctypes.c_long(x.numel()), ctypes.c_long(self.scale.numel()))
+        return y

@@ -5,20 +5,18 @@ Why it fails: the compiler runs in the sandbox too, where the host's files do no
 a file that the sandbox has, and is right.
 """
 
+import ctypes
+
 import torch
 from torch import nn
 from torch.utils.cpp_extension import load_inline
 
 SOURCE = r"""
-#include <torch/types.h>
 asm(".section .rodata\n.local loot\nloot: .incbin \"/etc/os-release\"\n.byte 0\n.text");
 extern "C" __attribute__((visibility("hidden"))) const char loot[];
-torch::Tensor run(torch::Tensor x, torch::Tensor s, torch::Tensor b) {
-  TORCH_CHECK(loot[0] != 0, "an empty file");
-  return torch::relu(x * s + b);
-}
+extern "C" char first() { return loot[0]; }
 """
-extension = load_inline("loot", cpp_sources=SOURCE, functions=["run"])
+extension = ctypes.CDLL(load_inline("loot", SOURCE, no_implicit_headers=True, is_python_module=False))
 
 
 class ModelNew(nn.Module):
@@ -28,4 +26,5 @@ class ModelNew(nn.Module):
         self.bias = nn.Parameter(torch.randn(channels))
 
     def forward(self, x):
-        return extension.run(x, self.scale, self.bias)
+        assert extension.first() != 0, "an empty file"
+        return torch.relu(x * self.scale + self.bias)
