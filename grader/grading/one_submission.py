@@ -36,7 +36,6 @@ from grader.grading.timing.untimed import faults_of_draws
 from grader.machine.backends import DeviceBackend, backend
 from grader.machine.host import PeakMemory
 from grader.options import GraderOptions
-from grader.verdict.labels import labels
 from grader.verdict.models import Status
 from grader.verdict.stages import BackwardResult, StageStatus
 
@@ -154,7 +153,7 @@ class Grading:
                 self.resources.limits,
                 reference_constructor=self.oracle.models.constructed_under,
                 own=constants(self.oracle, self.todo.cases),
-                captures_graphs="cuda_graph" in labels(self.request.submission.source, ""),
+                source=self.request.submission.source,
             )
             self.record.fewer_rows = self.todo.cases[0].variant == ROWS
             self.record.whole_backward = bool(self.todo.timed.wrt or self.todo.noise)

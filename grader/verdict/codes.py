@@ -106,7 +106,8 @@ CODES: dict[str, Code] = {
     "inputs_modified": Code("forward", "The forward changed its inputs.", "Write results into new tensors."),
     # backward
     "output_detached": Code("backward", "The output does not require grad while the reference's does.",
-        "Wrap the kernel in torch.autograd.Function and return its apply().", status=Status.MISSING_BACKWARD),
+        "Wrap a kernel in torch.autograd.Function and return its apply(); elsewhere, take out detach() and no_grad().",
+        status=Status.MISSING_BACKWARD),
     "input_grad_none": Code("backward", "An input gets no gradient while the reference gives one.",
         "Return it from the Function's backward.", status=Status.MISSING_BACKWARD),
     "param_grad_none": Code("backward", "A parameter gets no gradient while the reference gives one.",

@@ -8,12 +8,24 @@ from typing import NamedTuple
 from grader import protocol as p
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.vjp import add_graph_forward
-from grader.grading.messages import diagnose, fold, in_backticks
+from grader.grading.messages import MAX_LISTED, diagnose, fold, in_backticks
 from grader.grading.oracle.case import Case, is_input
+from grader.verdict.graph_ends import GraphEnds
 from grader.verdict.models import Diagnosis
 
 WRAP = "wrap the kernel in torch.autograd.Function"
 WRAP_AND_RETURN = f"{WRAP} and return its apply()"
+FOLLOWED = "compute it from the tensors themselves, with operations that autograd differentiates"
+"""The remedy for a submission without a kernel, whose source does not show what ends the graph."""
+
+
+def _mend(ends: GraphEnds, kernel: str = WRAP) -> str:
+    """The remedy for a graph that ends: what the source has that ends it, and `kernel` if it has a kernel."""
+    if not ends.places:
+        return kernel if ends.own_kernel else FOLLOWED
+    shown = " or ".join(ends.places[:MAX_LISTED])
+    ended = shown if len(ends.places) == 1 else f"what ends the graph there, {shown}"
+    return f"take out {ended}" + (f", or, for a kernel, {kernel}" if ends.own_kernel else "")
 
 
 class Reason(NamedTuple):
@@ -38,14 +50,15 @@ NEVER = {
 
 def explain_missing(candidate: Candidate, case: Case, lost: Sequence[str], detached: Sequence[str]) -> list[Diagnosis]:
     """Diagnoses for the operands `lost` and the outputs `detached`, the cause first. Raises Stopped."""
-    diagnoses = [_detached(case, detached, lost)] if detached else []
+    ends = candidate.graph_ends
+    diagnoses = [_detached(case, detached, lost, ends)] if detached else []
     if len(detached) == len(case.cotangents):
-        reasons = dict.fromkeys(lost, Reason("because the output is detached (grad_fn is None)", WRAP))
+        reasons = dict.fromkeys(lost, Reason("because the output is detached (grad_fn is None)", _mend(ends)))
     else:
         reasons = _reasons(candidate, case, lost)
     cut = [name for name in lost if reasons[name].cut]
     if cut and not detached:
-        diagnoses.append(_cut(case, cut))
+        diagnoses.append(_cut(case, cut, ends))
     for code, group in (
         ("input_grad_none", [name for name in lost if is_input(name)]),
         ("param_grad_none", [name for name in lost if not is_input(name)]),
@@ -64,26 +77,26 @@ def explain_missing(candidate: Candidate, case: Case, lost: Sequence[str], detac
     return fold(diagnoses[0], diagnoses[1:]) if len(diagnoses) > 1 and (detached or cut or same) else diagnoses
 
 
-def _detached(case: Case, detached: Sequence[str], lost: Sequence[str]) -> Diagnosis:
+def _detached(case: Case, detached: Sequence[str], lost: Sequence[str], ends: GraphEnds) -> Diagnosis:
     shown = _displayed(case, lost)
     consequence = f", so {in_backticks(shown)} {'gets' if len(shown) == 1 else 'get'} no gradient" if shown else ""
     return diagnose(
         "output_detached",
         f"{in_backticks(detached)} does not require grad (grad_fn is None){consequence}",
         where=case.where,
-        remedy=WRAP_AND_RETURN,
+        remedy=_mend(ends, WRAP_AND_RETURN),
         detail={"outputs": list(detached), "operands": shown},
     )
 
 
-def _cut(case: Case, cut: Sequence[str]) -> Diagnosis:
+def _cut(case: Case, cut: Sequence[str], ends: GraphEnds) -> Diagnosis:
     shown = _displayed(case, cut)
     return diagnose(
         "output_detached",
         f"the output requires grad, but an op between it and {in_backticks(shown)} returns a detached tensor "
         "(grad_fn is None)",
         where=case.where,
-        remedy=f"take out the detach(), .data or no_grad() on the way, or, for a kernel, {WRAP_AND_RETURN}",
+        remedy=_mend(ends, WRAP_AND_RETURN),
         detail={"operands": shown, "variant": case.name},
     )
 
@@ -132,12 +145,15 @@ def _reasons(candidate: Candidate, case: Case, lost: Sequence[str]) -> dict[str,
             return Reason("because ModelNew has no parameter that corresponds to it", "keep Model's parameters")
         if (why := candidate.never_differentiated(case, name)) is not None:
             return NEVER[why]
-        return _unreached(name, reached.get(operands[name]), traced, no_input_reached=no_input_reached)
+        reach = reached.get(operands[name])
+        return _unreached(name, reach, traced, candidate.graph_ends, no_input_reached=no_input_reached)
 
     return {name: reason(name) for name in lost}
 
 
-def _unreached(name: str, reach: p.Reach | None, traced: p.Traced, *, no_input_reached: bool) -> Reason:
+def _unreached(
+    name: str, reach: p.Reach | None, traced: p.Traced, ends: GraphEnds, *, no_input_reached: bool
+) -> Reason:
     """Why the graph gives a tensor that ModelNew has and could differentiate no gradient."""
     if reach is None:
         return Reason("although the reference gives one", "return it from the Function's backward")
@@ -151,13 +167,12 @@ def _unreached(name: str, reach: p.Reach | None, traced: p.Traced, *, no_input_r
             "pass the tensor itself on",
         )
     if no_input_reached:
-        return Reason("because the fused op's output is detached (grad_fn is None)", WRAP, cut=True)
+        op = "the fused op's" if ends.own_kernel else "an op's"
+        return Reason(f"because {op} output is detached (grad_fn is None)", _mend(ends), cut=True)
     what = "input" if is_input(name) else "parameter"
-    return Reason(
-        "because no path leads from the output to it",
-        f"pass the {what} itself to Function.apply(), not its .data or .detach(), and where a kernel reads it outside "
-        f"autograd, {WRAP}",
-    )
+    remedy = f"pass the {what} itself to Function.apply(), not its .data or .detach(), and where a kernel reads it "
+    remedy = f"{remedy}outside autograd, {WRAP}" if ends.own_kernel else _mend(ends)
+    return Reason("because no path leads from the output to it", remedy)
 
 
 def _returned_none(reach: p.Reach) -> Reason:

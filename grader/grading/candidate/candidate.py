@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from weakref import WeakKeyDictionary
 
 import torch
@@ -22,6 +23,8 @@ from grader.grading.oracle.case import Case, is_input
 from grader.grading.oracle.evaluation import MODEL
 from grader.grading.stopped import lost, raised
 from grader.machine.backends import backend
+from grader.verdict.graph_ends import GraphEnds, graph_ends
+from grader.verdict.labels import labels
 from grader.verdict.models import Device, StageName, TimeLimits
 
 
@@ -50,14 +53,14 @@ class Candidate:
         *,
         reference_constructor: Constructor | None = None,
         own: Collection[str] = (),
-        captures_graphs: bool = False,
+        source: str = "",
     ) -> None:
-        """`reference_constructor` serves where names do not pair all parameters; `captures_graphs` is of its source.
+        """`reference_constructor` serves where names do not pair all parameters; `source` is the submission's.
 
         `own` are the reference's constants, of which ModelNew keeps what its constructor computed.
         """
         self.worker, self.device, self.limits = worker, device, limits
-        self.own, self.captures_graphs = frozenset(own), captures_graphs
+        self.own, self._source = frozenset(own), source
         self._reference_constructor = reference_constructor
         self.slowest_seconds = 0.0
         """Duration of the slowest job so far: with torch.compile, one that compiled."""
@@ -69,6 +72,16 @@ class Candidate:
         self._active: Made | None = None
         self._keys = (f"{MODEL}{index}" for index in itertools.count())
         self._names_doubted, self._left_out = False, frozenset[str]()
+
+    @cached_property
+    def captures_graphs(self) -> bool:
+        """Whether its source captures CUDA graphs."""
+        return "cuda_graph" in labels(self._source, "")
+
+    @cached_property
+    def graph_ends(self) -> GraphEnds:
+        """Places where its source ends the autograd graph."""
+        return graph_ends(self._source)
 
     def matching(self, case: Case) -> Matching:
         """The reference's parameters and buffers beside the candidate's, for the case's sizes. Raises Stopped."""
