@@ -25,6 +25,7 @@ __all__ = [
     "PutInputs",
     "Reach",
     "Rounding",
+    "SavedValues",
     "Slip",
     "Trace",
     "Traced",
@@ -70,7 +71,8 @@ class Outputs(Result):
     did: Literal["outputs"] = "outputs"
     tensors: Annotated[tuple[TensorInfo, ...], Many] = ()
     changed: Name = ""
-    """What the `Change` changed: an operator, the last of several, or a slip; empty if there was nothing."""
+    """What the `Change` changed: an operator, the last of several, or a slip; empty if there was nothing. Of saved
+    values, the tensor that the forward changed."""
     numbers: Total = 0
     """Different numbers among the results that were rounded, if results were."""
     slips: Annotated[tuple[PossibleSlip, ...], Many] = ()
@@ -121,7 +123,13 @@ class Jitter(Message):
     """Which noise; an odd turn has that of the turn before with the other sign, so that it orders a tie otherwise."""
 
 
-Change = Rounding | Slip | Jitter
+class SavedValues(Message):
+    """Has the backward compute with copies of what the forward saves, as they were when it did so."""
+
+    keeps: Literal["copies"]
+
+
+Change = Rounding | Slip | Jitter | SavedValues
 """How a pass differs from the model's own."""
 
 

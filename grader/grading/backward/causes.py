@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from grader.grading.backward.describe import describe, with_patterns
 from grader.grading.backward.experiments import ExperimentCases, experiments
-from grader.grading.backward.mistakes import explain_by_known_mistake, right_for_ones
+from grader.grading.backward.mistakes import changed_after_saving, explain_by_known_mistake, right_for_ones
 from grader.grading.backward.products import JudgedProduct, judge_product
 from grader.grading.backward.run_experiments import race, run_experiments, wrong_once
 from grader.grading.candidate.buffers import uses_updated_buffers
@@ -76,7 +76,8 @@ def _causes(
     diagnoses = run_experiments(candidate, oracle, experiment_cases, experiments("cause", "train"))
     causes = [diagnosis for diagnosis in diagnoses if diagnosis.code not in known]
     if not any(diagnosis.severity == "error" for diagnosis in causes) and judged.product is not None:
-        causes += right_for_ones(candidate, oracle, case, judged.product)
+        changed = changed_after_saving(candidate, case, judged.product)
+        causes += changed or right_for_ones(candidate, oracle, case, judged.product)
     return causes
 
 

@@ -8,6 +8,8 @@ from typing import Literal
 
 import torch
 
+from grader import protocol as p
+from grader.grading.backward.experiments._base import wrong_operands
 from grader.grading.backward.experiments.grad_outputs import alike_in_part
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.vjp import Product, gradients_of, product, product_job
@@ -104,6 +106,25 @@ def rounded_gradients(candidate: Candidate, oracle: Oracle, case: Case, actual: 
         what += f"; so {'do' if len(others) > 1 else 'does'} {in_backticks(operands[1:])}"
     detail = {"operands": operands}
     return [diagnose(pattern.code, what, where=case.where, remedy=pattern.remedy, stage="backward", detail=detail)]
+
+
+def changed_after_saving(candidate: Candidate, case: Case, actual: Product) -> list[Diagnosis]:
+    """A tensor that changes after the forward has saved it, if the gradients depend on that. Raises Stopped."""
+    job = product_job(candidate, case, change=p.SavedValues(keeps="copies"))
+    result = candidate.attempt(job, "backward", "backward with copies of what the forward saved")
+    if result.failure is not None or not (changed := result.of(p.Outputs)[0].changed):
+        return []
+    wrong = [name for name, value in actual.gradients.items() if value is not None and _is_wrong(case, name, value)]
+    if _same(actual, product(candidate, case, result), wrong):
+        return []
+    right = next(wrong_operands(candidate, case, result), None) is None
+    what = (
+        f"the tensor {changed} for the backward changes in place afterwards without autograd knowing: with its values "
+    )
+    what += f"as saved, the gradients {'are right' if right else 'change'}"
+    written = next((place for place in candidate.graph_ends.places if place.startswith("`.data`")), "")
+    remedy = f"write into a new tensor, not through {written or '`.data` or a pointer'}"
+    return [diagnose("saved_tensor_mutated", what, where=case.where, remedy=remedy)]
 
 
 def right_for_ones(candidate: Candidate, oracle: Oracle, case: Case, actual: Product) -> list[Diagnosis]:

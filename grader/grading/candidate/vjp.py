@@ -44,6 +44,7 @@ class How(TypedDict, total=False):
     side_stream: bool
     double: bool
     contiguous_grads: bool
+    change: p.Change | None
 
 
 class Question(NamedTuple):
@@ -134,14 +135,15 @@ def add_product(
     side_stream: bool = False,
     double: bool = False,
     contiguous_grads: bool = False,
+    change: p.Change | None = None,
 ) -> None:
     """Run forward and backward, and export the gradients as `key`; `frozen` operands require no gradient.
 
-    `layout` is grad_output's. Inputs and outputs stay in the worker under `tape`.
+    `change` is the forward's. `layout` is grad_output's. Inputs and outputs stay in the worker under `tape`.
     """
     wrt = [name for name in candidate.operands(case) if name not in frozen]
     job.put_inputs(tape, case.inputs, requires_grad=True, layout="strided" if strided_inputs else "contiguous")
-    add_graph_forward(job, case, tape, frozen=candidate.frozen(case, frozen), side_stream=side_stream)
+    add_graph_forward(job, case, tape, frozen=candidate.frozen(case, frozen), side_stream=side_stream, change=change)
     job.step(
         p.Backward(
             tape=tape,
@@ -164,9 +166,10 @@ def add_graph_forward(
     tape: str | None = None,
     frozen: Sequence[str] = (),
     side_stream: bool = False,
+    change: p.Change | None = None,
 ) -> None:
     """A forward with a graph on the inputs under `key`; its outputs stay under `tape`, by default `key`."""
-    how = {"frozen": tuple(frozen), "side_stream": side_stream}
+    how = {"frozen": tuple(frozen), "side_stream": side_stream, "change": change}
     job.step(forward_step(case, key, tape=tape, grad=True, **how))
 
 

@@ -16,6 +16,7 @@ from grader.worker.autograd.detached import Detached
 from grader.worker.autograd.engine import OperatorMode
 from grader.worker.autograd.forward_slips import ForwardSlips
 from grader.worker.autograd.jitter import Jittered
+from grader.worker.autograd.saved_values import KeptValues
 from grader.worker.autograd.sources import Recorded, Sources
 from grader.worker.checks.flops import flop_formulas
 
@@ -31,6 +32,8 @@ def changed_forward(
         return RoundedResults(change)
     if isinstance(change, p.Jitter):
         return Jittered(change)
+    if isinstance(change, p.SavedValues):
+        return KeptValues()
     if change is None:
         return contextlib.nullcontext()
     parameters = {name: value for name, value in leaves.items() if not name.startswith("input[")}
