@@ -71,8 +71,7 @@ class Outputs(Result):
     did: Literal["outputs"] = "outputs"
     tensors: Annotated[tuple[TensorInfo, ...], Many] = ()
     changed: Name = ""
-    """What the `Change` changed: an operator, the last of several, or a slip; empty if there was nothing. Of saved
-    values, the tensor that the forward changed."""
+    """What the `Change` changed: an operator, the last of several, a slip or a saved tensor; empty if nothing."""
     numbers: Total = 0
     """Different numbers among the results that were rounded, if results were."""
     slips: Annotated[tuple[PossibleSlip, ...], Many] = ()
@@ -172,11 +171,9 @@ class Gradients(Result):
     tensors: Annotated[tuple[TensorInfo, ...], Many] = ()
     double_backward: bool | None = None
     changed: Name = ""
-    """As for a forward."""
     numbers: Total = 0
-    """As for a forward."""
     slips: Annotated[tuple[PossibleSlip, ...], Many] = ()
-    """As for a forward."""
+    """As for a forward, like `changed` and `numbers`."""
 
     def reported_names(self) -> Sequence[str]:
         """Names of the operands."""

@@ -49,7 +49,7 @@ def with_patterns(
     wrong = {fault.name: actual.gradients[fault.name] for fault in faults if not fault.explained or fault.vague}
     rounded = confirmed_roundings(oracle, case, "gradients", wrong, partial(gradients_of, candidate))
     found = [
-        fault if rounded and fault.slight else _with_pattern(case, fault, actual)
+        fault if rounded and fault.slight else _with_pattern(candidate, oracle, case, fault, actual)
         for fault in faults
         if fault.name not in rounded
     ]
@@ -111,11 +111,18 @@ def _apart(right: Sequence[str]) -> str:
     return f"{whole}: look in the steps that {they} {do} not need"
 
 
-def _with_pattern(case: Case, fault: GradientFault, actual: Product) -> GradientFault:
+def _with_pattern(
+    candidate: Candidate, oracle: Oracle, case: Case, fault: GradientFault, actual: Product
+) -> GradientFault:
     gradient, expected = actual.gradients[fault.name], case.gradients[fault.name]
     if (fault.explained and not fault.vague) or gradient is None or expected is None:
         return fault
-    pattern = find_pattern(case, fault.name, gradient, expected)
+
+    def other_error(other: Case) -> torch.Tensor | None:
+        value, due = (gradients_of(candidate, other).get(fault.name), known_mistakes.gradients(oracle, other, "none"))
+        return None if value is None or fault.name not in due else value - due[fault.name].reference64.to(value.device)
+
+    pattern = find_pattern(oracle, case, fault.name, gradient, expected, other_error)
     # One vague pattern says no more than another.
     return fault if pattern is None or (fault.explained and pattern.vague) else fault.with_pattern(pattern)
 

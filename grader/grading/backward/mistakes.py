@@ -109,7 +109,10 @@ def rounded_gradients(candidate: Candidate, oracle: Oracle, case: Case, actual: 
 
 
 def changed_after_saving(candidate: Candidate, case: Case, actual: Product) -> list[Diagnosis]:
-    """A tensor that changes after the forward has saved it, if the gradients depend on that. Raises Stopped."""
+    """A tensor that changes after the forward has saved it, if the gradients depend on that.
+
+    Raises Stopped.
+    """
     job = product_job(candidate, case, change=p.SavedValues(keeps="copies"))
     result = candidate.attempt(job, "backward", "backward with copies of what the forward saved")
     if result.failure is not None or not (changed := result.of(p.Outputs)[0].changed):

@@ -22,7 +22,7 @@ from grader.grading.compare.scaling import least_squares, slope
 from grader.grading.oracle.case import Case, Table
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.roundings import NarrowFormat, Rounded, roundings
-from grader.grading.oracle.values import OTHER_DRAWS
+from grader.grading.oracle.values import OTHER_DRAWS, is_float, with_moved
 from grader.grading.patterns.pattern import CORRELATION, FREE, Pattern, Subject, norm
 from grader.machine.backends import backend
 from grader.protocol import dtype_name
@@ -41,6 +41,8 @@ class _Suspect(NamedTuple):
 
 
 Tensors = Mapping[str, torch.Tensor | None]
+OtherError = Callable[[Case], torch.Tensor | None]
+"""The tensor's error in a case with other operands; None if it is not known."""
 
 
 def confirmed_roundings(
@@ -209,6 +211,24 @@ def accumulated(subject: Subject) -> Pattern | None:
     name = dtype_name(dtype)
     text = f"has the error of sums that are kept in {name} (relative {relative:.4g}), without a pattern"
     return Pattern(text, "accumulate in float32, and round once at the end", "low_precision")
+
+
+def repeats(subject: Subject, oracle: Oracle, case: Case, other_error: OtherError) -> bool:
+    """Whether the error is the same for operands a few roundings away, as that of a wrong formula is.
+
+    Sums that are kept in a narrow type round otherwise then. Also true where there is no time to ask.
+    """
+    unit = spacing(subject.expected.dtype)
+    if oracle.is_slow(case) or case.released:
+        return True
+    for name in case.wrt or tuple(case.operand_names):
+        if is_float(case.operand(name)):
+            case = with_moved(case, name, FREE * unit)
+    error = other_error(case)
+    if error is None:
+        return True
+    error = subject.beside(error)
+    return float((error * subject.error).sum()) > CORRELATION * norm(error) * norm(subject.error)
 
 
 def _patternless(error: torch.Tensor) -> bool:

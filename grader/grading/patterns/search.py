@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -16,6 +16,7 @@ from grader.grading.compare.expected import ELEMENT_TOLERANCE, Expected
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.slips import Slipped, output_slips, slips
+from grader.grading.oracle.variations import outputs_of
 from grader.grading.patterns.arrangement import arrangement
 from grader.grading.patterns.elementwise import other_function, overwritten
 from grader.grading.patterns.evaluated import evaluated_patterns
@@ -30,7 +31,7 @@ from grader.grading.patterns.pattern import (
     place_of_search,
 )
 from grader.grading.patterns.regions import at_zeros, border, region, vague_region
-from grader.grading.patterns.rounded import accumulated
+from grader.grading.patterns.rounded import OtherError, accumulated, repeats
 from grader.grading.patterns.terms import grouped, missing_factor, single_term
 
 Searched = Literal["outputs", "gradients"]
@@ -54,8 +55,13 @@ SCALE = "check what shifts and scales it there, such as a mean, a variance or it
 """The remedy for an output that is wrong by a shift or a factor."""
 
 
-def find_pattern(case: Case, name: str, actual: torch.Tensor, expected: Expected) -> Pattern | None:
-    """The first pattern that explains the error of a gradient; None without one. `name` is the operand's."""
+def find_pattern(
+    oracle: Oracle, case: Case, name: str, actual: torch.Tensor, expected: Expected, other_error: OtherError
+) -> Pattern | None:
+    """The first pattern that explains the error of a gradient; None without one. `name` is the operand's.
+
+    Raises Stopped.
+    """
     subject = subject_of(case, name, actual, expected)
     if subject is None:
         return rows_of_large(integer_inputs(case), actual, expected) or stretch(actual, expected)
@@ -63,8 +69,19 @@ def find_pattern(case: Case, name: str, actual: torch.Tensor, expected: Expected
     if tied is not None:
         return tied
     if not bool(subject.wrong.any()):  # only its norm is
-        return accumulated(subject)
-    return next((pattern for search in SEARCHES if (pattern := search(subject)) is not None), None)
+        return _first((accumulated,), subject, oracle, case, other_error)
+    return _first(SEARCHES, subject, oracle, case, other_error)
+
+
+def _first(
+    searches: Iterable[Search], subject: Subject, oracle: Oracle, case: Case, other_error: OtherError
+) -> Pattern | None:
+    """The first pattern that is found, of the tensor of this case. Raises Stopped."""
+    for search in searches:
+        pattern = search(subject)
+        if pattern is not None and not (search is accumulated and repeats(subject, oracle, case, other_error)):
+            return pattern
+    return None
 
 
 def at_ties(subject: Subject) -> Pattern | None:
@@ -96,11 +113,18 @@ def find_output_pattern(oracle: Oracle, case: Case, name: str, actual: torch.Ten
     pattern = pattern or _slip_patterns(oracle, case, "outputs", {name: subject}, again).get(name)
     if pattern is not None:
         return pattern
-    for search in (other_function, border, grouped, accumulated, at_zeros, vague_region):
-        pattern = search(subject)
-        if pattern is not None:
-            return replace(pattern, remedy=SCALE) if search is grouped and "within each" in pattern.text else pattern
-    return stretch(actual, case.outputs[name])
+
+    def other_error(other: Case) -> torch.Tensor | None:
+        value, due = again(other).get(name), outputs_of(oracle, other)[name].reference64
+        return None if value is None else value - due.to(value.device)
+
+    searches = (other_function, border, _grouped_output, accumulated, at_zeros, vague_region)
+    return _first(searches, subject, oracle, case, other_error) or stretch(actual, case.outputs[name])
+
+
+def _grouped_output(subject: Subject) -> Pattern | None:
+    pattern = grouped(subject)
+    return replace(pattern, remedy=SCALE) if pattern is not None and "within each" in pattern.text else pattern
 
 
 def patterns_by_runs(

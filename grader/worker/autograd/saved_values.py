@@ -1,6 +1,6 @@
-"""Keeps what a forward saves for its backward, so that a change of it behind autograd's back has no effect.
+"""Keeps what a forward saves for its backward, as it was then.
 
-A write through `.data`, or by a kernel, moves no version counter.
+A change of it behind autograd's back then has no effect. A write through `.data` moves no version counter.
 """
 
 from __future__ import annotations
