@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -13,12 +13,14 @@ from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.vjp import Product, gradients_of
 from grader.grading.compare import tolerance
 from grader.grading.compare.expected import Expected
-from grader.grading.compare.scaling import factor_text
+from grader.grading.compare.scaling import factor_text, scale_remedy
 from grader.grading.messages import diagnose, in_backticks
 from grader.grading.oracle import known_mistakes
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
+from grader.grading.oracle.values import OTHER_DRAWS
 from grader.grading.patterns.named_factor import Factors, factor_of, named_factors
+from grader.grading.patterns.number_factor import Measured, agreed_factor, shown_factor
 from grader.grading.patterns.pattern import within_time
 from grader.grading.patterns.rounded import confirmed_roundings
 from grader.grading.patterns.search import find_pattern, patterns_by_runs
@@ -46,6 +48,7 @@ def with_patterns(
 ) -> list[GradientFault]:
     """The faults with what their wrong elements have in common; those with a pattern come first."""
     faults = _with_named_factors(candidate, oracle, case, faults, actual)
+    faults = [_with_factor_of_a_number(candidate, oracle, case, fault, actual) for fault in faults]
     wrong = {fault.name: actual.gradients[fault.name] for fault in faults if not fault.explained or fault.vague}
     rounded = confirmed_roundings(oracle, case, "gradients", wrong, partial(gradients_of, candidate))
     found = [
@@ -102,6 +105,28 @@ def _with_named_factors(
         else fault
         for fault in faults
     ]
+
+
+def _with_factor_of_a_number(
+    candidate: Candidate, oracle: Oracle, case: Case, fault: GradientFault, actual: Product
+) -> GradientFault:
+    """The fault; that of a gradient of one element has its factor if other draws have the same. Raises Stopped."""
+    expected = case.gradients[fault.name]
+    if fault.explained or expected is None or expected.reference64.numel() != 1 or oracle.is_slow(case):
+        return fault
+
+    def draws() -> Iterator[Measured]:
+        yield actual.gradients[fault.name], expected
+        for draw in range(1, 1 + OTHER_DRAWS):
+            other = oracle.case(case.variant, training=case.training, draw=draw)
+            if (due := other.gradients[fault.name]) is not None:
+                yield gradients_of(candidate, other).get(fault.name), due
+
+    factor = agreed_factor(draws())
+    if factor is None:
+        return fault
+    text = f"{shown_factor(factor, expected)} times the reference's in {1 + OTHER_DRAWS} draws"
+    return replace(fault, code="grad_scaled", text=text, remedy=scale_remedy(factor), amount=None, factor=factor)
 
 
 def _apart(right: Sequence[str]) -> str:
