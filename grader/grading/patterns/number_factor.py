@@ -24,17 +24,20 @@ def agreed_factor(measured: Iterable[Measured]) -> float | None:
     that number varies from draw to draw: in one draw at least, far more than rounding does.
     """
     first: tuple[float, float] | None = None
-    allowed, telling = 0.0, False
+    allowed, telling, narrow = 0.0, False, False
     for ours, expected in measured:
         factor, due = factor_of(ours, expected.reference64), float(expected.reference64)
         if factor is None or not math.isfinite(factor):
             return None
+        narrow = is_narrow(expected.dtype)
         allowed = max(allowed, _rounding(expected) * abs(factor))
         before, right = first = first or (factor, due)
         if abs(factor - before) > allowed or abs(before - 1) <= allowed:
             return None
         telling |= abs(due / right - 1) * abs(before - 1) > FREE * allowed
-    return _settled(first[0], allowed) if first is not None and telling else None
+    if first is None or not telling:
+        return None
+    return _settled(first[0], allowed) if narrow else first[0]
 
 
 def shown_factor(factor: float, expected: Expected) -> str:

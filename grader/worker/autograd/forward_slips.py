@@ -19,6 +19,7 @@ from grader import protocol as p
 from grader.worker.autograd.backward_slips import FLAGS
 from grader.worker.autograd.borders import at_borders
 from grader.worker.autograd.epsilons import epsilons
+from grader.worker.autograd.ignored_labels import counted
 from grader.worker.autograd.one_slip import OneSlip, Slips, with_gradient_of
 from grader.worker.autograd.other_functions import (
     Order,
@@ -78,6 +79,7 @@ class ForwardSlips(OneSlip):
             *_normed_over(function, args, kwargs),
             *_unbiased(function, args, kwargs),
             *_at_bounds(function, args, kwargs),
+            *counted(function, args, kwargs),
             *at_borders(function, args, kwargs),
             *at_edges(function, args, kwargs, result),
             *without_moving(function, args, kwargs, result),
