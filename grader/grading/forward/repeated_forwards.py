@@ -18,7 +18,14 @@ from grader.grading.forward.explain import explain
 from grader.grading.forward.one_forward import add_forward, is_right, one_forward
 from grader.grading.forward.probes import of_mode, probe
 from grader.grading.forward.race import race, right_again
-from grader.grading.messages import diagnose, first_line, fresh_tensor, in_backticks, on_another_draw
+from grader.grading.messages import (
+    VARIES,
+    diagnose,
+    first_line,
+    fresh_tensor,
+    in_backticks,
+    on_another_draw,
+)
 from grader.grading.oracle import capabilities, other_parameters, variations
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
@@ -123,6 +130,10 @@ def _cause(
         if raced is not None:
             return raced
     remedy = "compute the output from its inputs in every call"
+    is_stale = _is_stale(oracle, turns[:index], turn, name, sealed)
+    if not is_stale and _wrong_after_equal_calls(candidate, oracle, turns, index, name):
+        what += f"; call {index + 1} of {index + 1} equal ones with another draw is wrong too"
+        return of_mode(diagnose("output_wrong", what, where=turn.change, remedy=VARIES), case, turn.training)
     return of_mode(diagnose("stale_output", what, where=turn.change, remedy=remedy), case, turn.training)
 
 
@@ -148,8 +159,10 @@ def _run_turns(candidate: Candidate, turns: Sequence[Turn]) -> JobResult:
     return candidate.run(job, "forward", "repeated forwards")
 
 
-def _is_stale(oracle: Oracle, earlier: Sequence[Turn], turn: Turn, name: str, sealed: torch.Tensor) -> bool:
+def _is_stale(oracle: Oracle, earlier: Sequence[Turn], turn: Turn, name: str, sealed: torch.Tensor | None) -> bool:
     """Whether an output is wrong for its turn, and right for inputs or parameters of an earlier one."""
+    if sealed is None or not earlier:
+        return False
     case, due = earlier[0].case, turn.case.outputs[name].reference64
     mixed = [
         variations.outputs_of(oracle, replace(one, inputs=other.inputs, outputs=turn.case.outputs))
@@ -160,6 +173,19 @@ def _is_stale(oracle: Oracle, earlier: Sequence[Turn], turn: Turn, name: str, se
     # Without parameters, or without inputs, some are what is due.
     others = [output for output in outputs if not tolerance.passes(output, due.to(output.dtype))]
     return any(tolerance.passes(output, sealed) for output in others)
+
+
+def _wrong_after_equal_calls(
+    candidate: Candidate, oracle: Oracle, turns: Sequence[Turn], index: int, name: str
+) -> bool:
+    """Whether this output is wrong too in a turn after others with the same values: nothing of those can be stale.
+
+    The values are those of another draw, of which the submission keeps nothing. Raises Stopped.
+    """
+    candidate.forget(everything=True)
+    case = oracle.case(turns[0].case.variant, training=turns[0].case.training, draw=2)
+    equal = [replace(turn, case=case) for turn in turns[: index + 1]]
+    return _check(equal, index, name, _run_turns(candidate, equal)).status == "failed"
 
 
 def _is_right_at_first(candidate: Candidate, case: Case, name: str) -> bool:
