@@ -11,7 +11,7 @@ class ModelNew(nn.Module):
         self.up = nn.Linear(features, hidden)
         self.norm = nn.LayerNorm(hidden)
         self.down = nn.Linear(hidden, features, bias=False)
-        self._compiled = torch.compile(self._run, fullgraph=True)
+        self._compiled = torch.compile(self._run, fullgraph=True, backend="aot_eager")
 
     def _run(self, x):
         return x + self.down(functional.gelu(self.norm(self.up(x))))
