@@ -37,6 +37,15 @@ REMEDY_WITH_FLAGS = (
 )
 
 
+class Wrong(NamedTuple):
+    """A tensor that is wrong in a timed call."""
+
+    diagnosis: Diagnosis
+    case: Case
+    source: Source
+    """The call's values."""
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Compares the candidate's calls with the reference's."""
@@ -53,7 +62,7 @@ class Comparison:
     """False at a size that is not timed, where few elements near a non-smooth point make a large error by chance: a
     gradient is compared if the forward did not round."""
 
-    def difference_of(self, source: Source, reference: Call, candidate: Call) -> Diagnosis | None:
+    def difference_of(self, source: Source, reference: Call, candidate: Call) -> Wrong | None:
         """The first output, buffer or gradient that is wrong; None if all are right."""
         exact = ExactCheck(self.oracle, self.case, source, tf32=self.tf32)
         # Where flags let these calls alone round to TensorFloat-32, elements far below the largest are that rounding.
@@ -73,13 +82,14 @@ class Comparison:
             if fault is not None:
                 what, amount = fault
                 name = row.expected.name
-                return diagnose(
+                diagnosis = diagnose(
                     "timed_gradient_wrong" if is_gradient else "timed_output_wrong",
                     (f"gradient of `{name}`" if is_gradient else name) + f" of a timed call {what}",
                     where=f"variant {self.case.variant}",
                     amount=amount,
                     remedy=REMEDY_WITH_FLAGS if source.few_bits else REMEDY,
                 )
+                return Wrong(diagnosis, self.case, source)
         return None
 
     def _moved_by_choices(self, rows: Sequence[Row], errors: Mapping[str, float]) -> float:

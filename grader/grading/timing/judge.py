@@ -21,6 +21,7 @@ from grader.grading.timing.pair import WorkerPair
 from grader.grading.timing.roofline import counted_work
 from grader.grading.timing.rounds import Rounds, WrongOutput, collect
 from grader.grading.timing.stopping import RoundLimits
+from grader.grading.timing.untimed import fault_of_values
 from grader.machine.backends import backend
 from grader.verdict.models import Diagnosis
 from grader.verdict.stages import FigureTiming, StageStatus, TimingResult
@@ -71,7 +72,8 @@ def judge_timing(
         rounds, figures, watch = in_turn_if_short(candidate, oracle, timed) if large else timed(in_turn=False)
     except WrongOutput as error:
         result = TimingResult(status=StageStatus.FAILED, variant=case.variant)
-        return Judged(result, (error.diagnosis,))
+        of_values = fault_of_values(candidate, oracle, error.case, error.source)
+        return Judged(result, (of_values or error.diagnosis,))
     timings = {name: timing for name, (timing, _) in figures.items()}
     disagreements = [_disagreement(name, timing) for name, (timing, disputed) in figures.items() if disputed]
     clocks = tuple(watch.readings)

@@ -25,11 +25,11 @@ from grader.grading.oracle.oracle import Oracle
 from grader.grading.stopped import Stopped, lost
 from grader.grading.timing.calls import Call, Caller, NotQueued, Part, Phase, Side, Which
 from grader.grading.timing.clocks import Time
-from grader.grading.timing.comparison import Comparison
+from grader.grading.timing.comparison import Comparison, Wrong
 from grader.grading.timing.draws import Draws, Source
 from grader.machine.backends import backend
 from grader.machine.host import on_one_thread
-from grader.verdict.models import Device, Diagnosis
+from grader.verdict.models import Device
 
 
 class WorkerPair:
@@ -96,7 +96,7 @@ class WorkerPair:
 
     def time_pair(
         self, calls: Mapping[Phase, int], reference_first: bool, *, probe: bool = False, counts: bool = True
-    ) -> tuple[dict[Part, Time], dict[Part, Time], Diagnosis | None]:
+    ) -> tuple[dict[Part, Time], dict[Part, Time], Wrong | None]:
         """Times of (reference, candidate) per call, and what was wrong.
 
         Each side makes so many calls of each phase, on values drawn for this pair alone. With `probe`, if the
@@ -128,10 +128,10 @@ class WorkerPair:
 
     def _make_calls(
         self, sources: Mapping[Phase, Sequence[Source]], reference_first: bool, *, counts: bool
-    ) -> tuple[dict[Which, dict[Phase, list[Call]]], Diagnosis | None]:
+    ) -> tuple[dict[Which, dict[Phase, list[Call]]], Wrong | None]:
         """The calls of each side, without their tensors, and what was wrong. Raises NotQueued."""
         order: tuple[Which, Which] = ("reference", "candidate") if reference_first else ("candidate", "reference")
-        wrongs = list[Diagnosis]()
+        wrongs = list[Wrong]()
         try:
             return self._in_order(order, sources, wrongs, counts=counts), next(iter(wrongs), None)
         except NotQueued as error:  # whose traceback would keep gigabytes
@@ -142,7 +142,7 @@ class WorkerPair:
         self,
         order: tuple[Which, Which],
         sources: Mapping[Phase, Sequence[Source]],
-        wrongs: list[Diagnosis],
+        wrongs: list[Wrong],
         *,
         counts: bool,
     ) -> dict[Which, dict[Phase, list[Call]]]:

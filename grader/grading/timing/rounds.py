@@ -11,6 +11,7 @@ from grader.grading import chance
 from grader.grading.messages import diagnose
 from grader.grading.timing.calls import FIGURES, PARTS, NotQueued, Part, Phase
 from grader.grading.timing.clocks import Samples, Time
+from grader.grading.timing.comparison import Wrong
 from grader.grading.timing.device_clocks import ClockWatch
 from grader.grading.timing.pair import WorkerPair
 from grader.grading.timing.statistics import FEWEST_ROUNDS, FIRST_CALL_FACTOR, HOPELESS, Bias
@@ -22,9 +23,9 @@ from grader.verdict.models import Device, Diagnosis
 class WrongOutput(Exception):
     """An output or gradient of a timed call is wrong."""
 
-    def __init__(self, diagnosis: Diagnosis) -> None:
-        super().__init__(diagnosis.message)
-        self.diagnosis = diagnosis
+    def __init__(self, wrong: Wrong) -> None:
+        super().__init__(wrong.diagnosis.message)
+        self.diagnosis, self.case, self.source = wrong
 
 
 PairTimes = tuple[Mapping[Part, Time], Mapping[Part, Time]]

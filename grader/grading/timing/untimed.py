@@ -1,7 +1,8 @@
 """Tells a call that is wrong because it is timed from one that is wrong because of its values.
 
 Timed calls draw more values than untimed checks: where a rare element decides, as at the margin of a loss, or a class
-that the first draw lacks, they may be the first to show a fault. So untimed calls are asked on other draws.
+that the first draw lacks, they may be the first to show a fault. So untimed calls are asked on the same values, and on
+other draws.
 """
 
 from __future__ import annotations
@@ -15,10 +16,26 @@ from grader.grading.backward.products import judge_product
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.forward.judge import judge_case
 from grader.grading.messages import on_another_draw
+from grader.grading.oracle import variations
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.values import OTHER_DRAWS
+from grader.grading.timing.draws import Source
 from grader.verdict.models import Diagnosis
+
+
+def fault_of_values(candidate: Candidate, oracle: Oracle, case: Case, source: Source) -> Diagnosis | None:
+    """An output that is wrong on a timed call's values without its timing too, if the first draw is right.
+
+    Raises Stopped.
+    """
+    if case.released or oracle.is_slow(case) or judge_case(candidate, oracle, case)[1] is not None:
+        return None
+    draw = source.values()
+    other = replace(case, inputs=tuple(draw.inputs), state=draw.state, buffers={})
+    other = replace(other, outputs=variations.outputs_of(oracle, other))
+    wrong = judge_case(candidate, oracle, other)[1]
+    return None if wrong is None else on_another_draw(wrong)
 
 
 def faults_of_draws(
