@@ -76,7 +76,10 @@ def _scattered(subject: Subject) -> Pattern | None:
         if right.shape[-1] > 2 and rest <= subject.noise <= 0.1 * subject.size:
             which = dimensions(dims)
             text = f"has the right values at other places along {which}"
-            return Pattern(text, f"check the index along {which} that the forward saves, and how the backward uses it")
+            remedy = f"check how the index along {which} is made, and the order of what is exchanged"
+            if subject.name in subject.case.operand_names:
+                remedy = f"check the index along {which} that the forward saves, and how the backward uses it"
+            return Pattern(text, remedy)
     return None
 
 

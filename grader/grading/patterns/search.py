@@ -135,7 +135,7 @@ def patterns_by_runs(
     Raises Stopped.
     """
     subjects = _subjects(case, "gradients", wrong)
-    found = evaluated_patterns(oracle, case, list(subjects.values()))
+    found = evaluated_patterns(oracle, case, list(subjects.values()), again)
     subjects = {name: subject for name, subject in subjects.items() if name not in found}
     small = {name: subject for name, subject in subjects.items() if subject.right.numel() <= MAX_ELEMENTS}
     # A large one takes most of the time of a run.
