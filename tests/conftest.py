@@ -47,8 +47,9 @@ def one_worker_template():
 
 @pytest.fixture(scope="session", autouse=True)
 def one_roofline(tmp_path_factory):
-    """Graders that one test process starts share the peaks of this machine, which take a second to measure."""
-    folder = tmp_path_factory.mktemp("peaks")
+    """Graders of all test processes of a run share the peaks of this machine: each type's take seconds to measure."""
+    folder = tmp_path_factory.getbasetemp()
+    folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "peaks"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(resources, "Roofline", lambda _, environment_of: Roofline(folder, environment_of))
         yield
