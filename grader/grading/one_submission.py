@@ -185,9 +185,9 @@ class Grading:
                 noise=self.todo.noise,
                 seconds=self.oracle.budget.stage_seconds,
             )
-            peak = {"peak_device_bytes": self.memory.peak_bytes}
-            self.record.backward = judged.result.model_copy(update=peak)
+            self.record.backward = judged.result.model_copy(update={"peak_device_bytes": self.memory.peak_bytes})
         self.record.diagnoses += judged.diagnoses
+        self.record.fail_later(judged.diagnoses)
         return self.record.status in (Status.CORRECT, Status.MISSING_BACKWARD)
 
     def time(self) -> bool:

@@ -21,6 +21,7 @@ from grader.grading.candidate.outputs import wrong_at_full_size
 from grader.grading.candidate.vjp import product, product_job
 from grader.grading.compare.expected import EPSILON
 from grader.grading.compare.scaling import REDUCED_PRECISION, ROUNDING_RESIDUAL, change
+from grader.grading.forward.judge import judge_case
 from grader.grading.forward.probes import INFORMATION
 from grader.grading.messages import MAX_LISTED, diagnose, on_another_draw, said_of_eval
 from grader.grading.oracle import known_mistakes
@@ -168,7 +169,7 @@ def _keep_worst(rows: dict[str, TensorCheck], checks: Sequence[TensorCheck]) -> 
 def controlled_experiments(
     candidate: Candidate, oracle: Oracle, run_on: ExperimentCases, selected: Iterable[Experiment]
 ) -> list[Diagnosis]:
-    """The diagnoses of experiments; those of a plain product instead if one of another draw is wrong.
+    """The diagnoses of experiments; those of a plain call instead if one of another draw is wrong.
 
     Experiments also use draws that were not judged. Raises Stopped.
     """
@@ -183,6 +184,8 @@ def controlled_experiments(
         judged = judge_product(candidate, case)
         if not judged.gradients_are_right:
             others = [diagnosis for diagnosis in diagnoses if diagnosis.severity != "error"]
+            if (output := judge_case(candidate, oracle, case)[1]) is not None:
+                return [on_another_draw(run_on.of_mode(mode, output) or output), *others]
             stale = _keeps_an_operand(candidate, oracle, mode.first, case, judged)
             alone = replace(mode, first=case, eval_cases=None)
             found = [stale] if stale else explain(candidate, oracle, (), case, judged, alone)
