@@ -17,8 +17,14 @@ EXPECTED = json.loads((ROOT / "submissions" / "EXPECTED.json").read_text())
 CONVOLUTIONS = ("conv2d_mul_leaky_relu_gelu", "conv_transpose3d_bias_residual_mul_residual")
 SOLUTIONS = sorted((ROOT / "reference_solutions").glob("*.py"))
 GIB = 2**30
+MOST_DEVICE_BYTES = 22 * GIB
+"""Of all processes up to the end of the backward.
+
+`conv2d_mul_leaky_relu_gelu` is beyond it on an H200: 25 to 28 GiB, of which 19 in the reference's process, for its
+float64 backward.
+"""
 MOST_BESIDE_REFERENCE_BYTES = 12 * GIB
-"""Of all processes up to the end of the backward, beyond what the reference's own process takes at its peak."""
+"""The same, beyond what the reference's own process takes at its peak."""
 DEEP = (
     "magpie/conv2d_mul_leaky_relu_gelu__cpu_erf.py",
     "osprey/conv_transpose3d_leaky_relu_mul_leaky_relu_max__cpu_forward_only.py",
@@ -144,4 +150,4 @@ def test_cuda_solution(solved, path):
     peak = verdict.backward.peak_device_bytes or verdict.peak_device_bytes  # of one that has no backward
     assert peak is not None
     taken = f"{peak / GIB:.1f} GiB of device memory, of which {own / GIB:.1f} in the reference's process"
-    assert peak <= own + MOST_BESIDE_REFERENCE_BYTES, taken
+    assert peak <= min(MOST_DEVICE_BYTES, own + MOST_BESIDE_REFERENCE_BYTES), taken

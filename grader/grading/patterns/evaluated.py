@@ -67,12 +67,13 @@ def _of_outputs(case: Case, again: Again, oracle: Oracle, subjects: Sequence[Sub
     A wrong term may be a multiple of another output's contribution, and a path may have no effect in one draw. So each
     weight is confirmed with that grad_output alone, in two draws.
     """
-    draws = [case]
-    if not (case.released or oracle.is_slow(case)):
-        draws.append(oracle.case(case.variant, training=case.training, draw=1))
-    alone = [{name: _alone(one, name) for name in case.cotangents} for one in draws]
+    alone = [{name: _alone(case, name) for name in case.cotangents}]
+    fits = _fits(oracle, subjects, list(alone[0].items()))
+    if fits and not (case.released or oracle.is_slow(case)):
+        other = oracle.case(case.variant, training=case.training, draw=1)
+        alone.append({name: _alone(other, name) for name in case.cotangents})
     found = dict[str, Pattern]()
-    for name, (_, off) in _fits(oracle, subjects, list(alone[0].items())).items():
+    for name, (_, off) in fits.items():
         if all(_has_weight(oracle, again, name, parts[output], weight) for parts in alone for output, weight in off):
             none = any(abs(weight) < 10 * FIT for _, weight in off)
             clauses = [

@@ -150,7 +150,7 @@ class CudaBackend(DeviceBackend):
         return f"{major}.{minor}"
 
     def start_driver(self) -> None:
-        """The driver starts once in a process, in 0.1 to 0.3 s; ctypes lets other threads run meanwhile."""
+        """The driver starts once in a process; ctypes lets other threads run meanwhile."""
 
         def start() -> None:
             with suppress(OSError):  # no driver is here
