@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from alembic.util.exc import CommandError
 from sqlalchemy import Connection, Engine, Select, create_engine, event, func, select
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, SQLAlchemyError
@@ -38,7 +37,7 @@ _REMEDIES = {
     sqlite3.SQLITE_AUTH: _FORBIDDEN,
 }
 
-_UNREADABLE = (SQLAlchemyError, sqlite3.Error, CommandError, ValueError, TypeError, LookupError, OverflowError)
+_UNREADABLE = (SQLAlchemyError, sqlite3.Error, ValueError, TypeError, LookupError, OverflowError)
 """What damaged content raises: a column or table that is missing, text that is not UTF-8 or not JSON, a number in
 place of a text, a source that does not have its hash."""
 

@@ -1,53 +1,20 @@
-"""Migrates a database to this grader's schema, or says why it cannot be used."""
+"""The schema that a database has, and the one that `db.tables` describes."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, inspect
-from sqlalchemy.engine import URL
-
-from grader.errors import StoreError
+from sqlalchemy import Connection, inspect, text
 
 NEWEST = "0010"
 """The last file in migrations/versions; named here so that opening a current database does not list them."""
 
-_MIGRATIONS = Path(__file__).resolve().parent / "migrations"
-
 
 def is_current(connection: Connection) -> bool:
     """Whether the database has the schema that `db.tables` describes."""
-    return _revision(connection) == NEWEST
+    return revision_of(connection) == NEWEST
 
 
-def upgrade(connection: Connection, where: URL, *, versions: Path = _MIGRATIONS / "versions") -> None:
-    """Migrate in the connection's transaction. Raises StoreError for a newer or a foreign database."""
-    config = _config(connection, versions)
-    scripts = ScriptDirectory.from_config(config)
-    revision = _revision(connection)
-    if revision is None and inspect(connection).get_table_names():
-        raise StoreError(f"{where.database}: an SQLite database of another program; name another file with --db")
-    if revision is not None and revision not in {script.revision for script in scripts.walk_revisions()}:
-        raise StoreError(
-            f"{where.database}: written by a newer grader (schema {revision}, this one knows {NEWEST}); "
-            "upgrade the grader, or name another file with --db"
-        )
-    command.upgrade(config, "head")
-
-
-def _revision(connection: Connection) -> str | None:
-    return MigrationContext.configure(connection).get_current_revision()
-
-
-def _config(connection: Connection, versions: Path) -> Config:
-    config = Config()
-    for option, path in (("script_location", _MIGRATIONS), ("version_locations", versions)):
-        config.set_main_option(option, str(path).replace("%", "%%"))
-    # Alembic otherwise splits a path at spaces, commas or colons.
-    config.set_main_option("path_separator", "newline")
-    config.attributes["connection"] = connection
-    return config
+def revision_of(connection: Connection) -> str | None:
+    """The migration that the database is at, as alembic noted it; None for one without any."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()

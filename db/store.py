@@ -19,7 +19,7 @@ from sqlmodel import Session, col, delete
 
 from db import records, reuse
 from db.engine import BUSY_TIMEOUT_SECONDS, among, database_url, explained, make_engine, refuse_other_files, writing
-from db.schema import is_current, upgrade
+from db.schema import is_current
 from db.tables import ClaimRow, ProblemRow, RunRow, SourceRow, SubmissionRow, verdicts
 from grader._version import __version__
 from grader.errors import ClaimLost, StoreBusy, StoreError
@@ -74,6 +74,8 @@ class Store:
                 with engine.connect() as connection:
                     current = is_current(connection)
                 if not current:
+                    from db.upgrade import upgrade
+
                     with writing(engine).begin() as connection:
                         upgrade(connection, url)
         except BaseException:

@@ -258,8 +258,11 @@ def open_grader(options: GraderOptions) -> Grader:
 
     keep_freed_memory()
     select_index(options.device, options.device_index)
-    worker_template.start_ahead(choose(options.sandbox), options.device)
+    if options.sandbox != "weak":
+        worker_template.start_ahead(options.device)
     try:
+        if not choose(options.sandbox).copies:
+            worker_template.close_ahead()
         with permanent():
             return Grader(options)
     finally:

@@ -39,7 +39,7 @@ def one_worker_template():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(worker_template, "take", shared)
-        patch.setattr(worker_template, "start_ahead", lambda sandbox, device: None)
+        patch.setattr(worker_template, "start_ahead", lambda device: None)
         yield
     for template in kept.values():
         worker_template.WorkerTemplate.close(template)

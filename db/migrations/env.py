@@ -1,4 +1,4 @@
-"""Run by alembic: works on the one connection that `db.schema` hands over, inside its transaction."""
+"""Run by alembic: works on the one connection that `db.upgrade` hands over, inside its transaction."""
 
 from alembic import context
 

@@ -6,10 +6,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from db.presence import RunProgress, WorkerState
-from grader.pool.place import PlaceState
 from grader.verdict.models import Status
+
+if TYPE_CHECKING:
+    from grader.pool.place import PlaceState
 
 RECENT_SECONDS = 300.0
 """The rate is that of the verdicts in this time. A choice: long enough for a few large problems."""

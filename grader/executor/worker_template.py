@@ -23,7 +23,7 @@ from grader.machine import allocator
 from grader.machine.backends import accelerators, backend, worker_environment
 from grader.machine.host import thread_count
 from grader.machine.toolchain import Toolchain, find_toolchain
-from grader.sandbox import Sandbox, Zygote, gpu_devices
+from grader.sandbox import Zygote, gpu_devices
 
 MODULE = "grader.worker.main"
 """The module that a worker runs; its `main` takes the socket's descriptor, a niceness and a GPU architecture."""
@@ -100,12 +100,13 @@ class WorkerTemplate:
         self.close()
 
 
-def start_ahead(sandbox: Sandbox, device: str) -> None:
-    """Start a template for `take`, if the sandbox supports copies. `auto` is the GPU if there is one.
+def start_ahead(device: str) -> None:
+    """Start a template for `take`, which only a sandbox that supports copies uses.
 
-    Raises UserError for a CUDA_HOME that torch could not use.
+    `auto` is the GPU if there is one. The template ends with the thread that calls this. Raises
+    UserError for a CUDA_HOME that torch could not use.
     """
-    if sandbox.copies and not _ahead:
+    if not _ahead:
         gpu = device != "cpu" and bool(gpu_devices())
         _ahead.append(WorkerTemplate(find_toolchain()))
         _ahead[0].zygote(gpu=gpu)

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal
 
 from grader.errors import SandboxError, SandboxUnavailable
@@ -36,12 +37,17 @@ _NAMESPACES = {
     "user": "user-namespace",
 }
 
+_trying = Lock()
 _HERE = Path(__file__).parent
 
 
 def choose(name: Literal["auto", "bubblewrap", "weak"]) -> Sandbox:
-    """Return the sandbox; "auto" never means "weak". Raises SandboxUnavailable if it does not work here."""
-    return _tried("weak" if name == "weak" else "bubblewrap")[0]
+    """Return the sandbox; "auto" never means "weak". Raises SandboxUnavailable if it does not work here.
+
+    Safe in any thread: a second one waits for the trial of the first.
+    """
+    with _trying:
+        return _tried("weak" if name == "weak" else "bubblewrap")[0]
 
 
 def probe() -> list[Layer]:

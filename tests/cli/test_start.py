@@ -1,10 +1,12 @@
 """What a command imports before it does anything, which is how long it takes to start."""
 
+import os
 import subprocess
 import sys
 
 import pytest
 
+from db import Store
 from grader.cli._ahead import start_ahead
 from grader.cli._commands import COMMANDS, _Commands
 from grader.executor import worker_template
@@ -81,9 +83,38 @@ def test_known_problems_are_listed_without_torch_and_without_the_database(tmp_pa
 )
 def test_workers_start_before_a_command_that_grades_in_this_process(monkeypatch, arguments, devices):
     started = []
-    monkeypatch.setattr(worker_template, "start_ahead", lambda sandbox, device: started.append(device))
+    monkeypatch.setattr(worker_template, "start_ahead", started.append)
     start_ahead(arguments)
     assert started == devices
+
+
+def test_a_current_database_is_opened_without_alembic(tmp_path):
+    path = tmp_path / "graded.db"
+    Store.open(path).close()
+    assert not imported("leaderboard", "--db", path) & {"alembic", "torch"}
+
+
+AHEAD = """
+import sys, threading
+from pathlib import Path
+from grader.cli._ahead import start_ahead
+from grader.sandbox import _choose
+
+start_ahead(["grade", "kernel.py", "--device", "cpu"])
+for thread in threading.enumerate():
+    if thread is not threading.current_thread():
+        thread.join()
+assert "torch" not in sys.modules
+assert "libtorch_python" in Path("/proc/self/maps").read_text()
+assert _choose._tried.cache_info().currsize == 1
+import torch
+"""
+
+
+def test_the_sandbox_is_tried_and_libraries_are_loaded_beside_the_imports():
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", AHEAD], capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(("typed", "offered"), [("grader lea", "leaderboard"), ("grader problems --f", "--format")])

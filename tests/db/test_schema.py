@@ -17,7 +17,8 @@ from db.batches import Batches
 from db.engine import database_url, make_engine, writing
 from db.labels import EVERYTHING, LabelChoice
 from db.leaderboard import leaderboard
-from db.schema import NEWEST, upgrade
+from db.schema import NEWEST
+from db.upgrade import upgrade
 from grader.errors import StoreError
 from tests.db.anew import make_standings_anew
 

@@ -128,9 +128,8 @@ AHEAD = """
 import os, sys
 from pathlib import Path
 from grader.executor import worker_template
-from grader.sandbox import choose
 
-worker_template.start_ahead(choose("auto"), "cpu")
+worker_template.start_ahead("cpu")
 assert "torch" not in sys.modules, "the zygote must start while torch is imported"
 (ahead,) = worker_template._ahead
 if sys.argv[1] == "taken":
