@@ -205,6 +205,7 @@ class Candidate:
         """Give back what a large case needed on a device with memory of its own. Raises Stopped."""
         if backend(self.device).own_memory and case.nbytes > p.SPARE_BYTES:
             self.release(stage)
+            backend(self.device).empty_cache()  # of blocks that only tensors of the same size could use
 
     def forget(self, *, everything: bool = False) -> None:
         """Have models with buffers, or all, constructed anew: a job may have left its graph or values in them."""

@@ -23,6 +23,7 @@ from grader.grading.oracle.comparability import NoBackward, NotCompared, Randomn
 from grader.grading.oracle.evaluation import MODEL, Ask, Evaluation, Pass
 from grader.grading.oracle.fewer_rows import ROWS, WHOLE, with_errors_like
 from grader.grading.oracle.first_look import FEWEST_SEEDS, SEEDS
+from grader.grading.oracle.halves import halves
 from grader.grading.oracle.models import ReferenceModels
 from grader.grading.oracle.run_costs import RunCosts
 from grader.grading.oracle.track import track, track_finite
@@ -153,7 +154,9 @@ class Cases:
         whole = variant in WHOLE and (self._models.has_fewer_rows or backend(self._device).own_memory)
         precision, pace = self._models.process.precision, self._costs.pace(variant)
         run = partial(track, ask, traits=traits, device=self._device, tf32=precision.meaning.tf32, pace=pace)
-        run = partial(run, affords_float64=self._costs.affords_float64 if whole else None)
+        if whole:
+            in_halves = partial(halves, self._models.evaluate_each, traits)
+            run = partial(run, affords_float64=self._costs.affords_float64, halves=in_halves)
         try:
             return track_finite(run, plain)
         except ReferenceRefused as error:

@@ -12,6 +12,7 @@ from grader.grading.compare import nonsmooth
 from grader.grading.compare.blocks import LARGE_BYTES, is_large
 from grader.grading.oracle.case import nbytes_of
 from grader.grading.oracle.evaluation import MODEL, MODEL64, Ask, Evaluation, Pass
+from grader.grading.oracle.halves import Halves
 from grader.grading.oracle.perturbed_runs import PERTURBED_RUNS, perturbed_passes, perturbed_runs
 from grader.grading.oracle.run_costs import Pace, paced_runs
 from grader.grading.oracle.trackers import Trackers
@@ -33,19 +34,21 @@ def track(
     *,
     pace: Pace,
     affords_float64: Callable[[Evaluation], bool] | None = None,
+    halves: Callable[[Pass], Halves | None] | None = None,
     tf32: bool = False,
 ) -> tuple[Evaluation, Trackers]:
     """An eager run, `plain`, and the errors of it and of perturbed runs against the float64 reference.
 
     `ask` runs the reference now, and again when a candidate's error may be explained by non-smooth points. If
-    `affords_float64` returns False, the values of the eager run replace the float64 values. `pace` gets the times of
-    the runs; a slow reference has one perturbed run. `tf32` adds two in it. On a GPU, the eager and the float64 run are
-    asked alone, as they are where one job cannot hold all runs.
+    `affords_float64` returns False, the values of the eager run replace the float64 values; `halves` gives the halves
+    of a float64 run that may be made in two. `pace` gets the times of the runs; a slow reference has one perturbed run.
+    `tf32` adds two in it. On a GPU, the eager and the float64 run are asked alone, as they are where one job cannot
+    hold all runs.
     """
 
-    def alone(one: Pass) -> Evaluation:
+    def alone(one: Pass, parts: Halves | None = None) -> Evaluation:
         started = pace.clock()
-        result = next(ask([one]))
+        result = next(ask([one])) if parts is None else parts.run()
         pace.note(one.model, started)
         return result
 
@@ -69,7 +72,7 @@ def track(
     else:
         eager = alone(plain)
         if affords_float64 is None or affords_float64(eager):
-            reference64 = alone(exact)
+            reference64 = alone(exact, halves and halves(exact))
         others = paced_runs(again, count, pace)
     trackers = Trackers(eager, reference64, has_float64=True, again=again, inputs=plain.inputs, asserts=traits.asserts)
     for other in others:
