@@ -250,7 +250,7 @@ class Grader(GradesRequests):
 
 def open_grader(options: GraderOptions) -> Grader:
     """A grader whose worker template imports torch while this process does, which takes seconds."""
-    from grader.executor import worker_template
+    from grader.executor import launcher, worker_template
     from grader.machine.allocator import keep_freed_memory
     from grader.machine.backends import select_index
     from grader.machine.collector import permanent
@@ -261,11 +261,14 @@ def open_grader(options: GraderOptions) -> Grader:
     if options.sandbox != "weak":
         worker_template.start_ahead(options.device)
     try:
-        if not choose(options.sandbox).copies:
+        sandbox = choose(options.sandbox)
+        if not sandbox.copies:
             worker_template.close_ahead()
+        launcher.start_ahead(sandbox, options.device)
         with permanent():
             return Grader(options)
     finally:
+        launcher.close_ahead()
         worker_template.close_ahead()
 
 

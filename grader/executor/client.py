@@ -7,29 +7,20 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from grader import protocol
 from grader.errors import SandboxError
-from grader.executor import interrupt
-from grader.executor.job_result import compressed_kinds, log_job
+from grader.executor import interrupt, worker_process
+from grader.executor.job_log import compressed_kinds, log_job
 from grader.executor.pause import Idleness, NeverStill, stopped
-from grader.executor.shared_memory import Region, RegionKind, RegionName, roomy
-from grader.executor.worker_process import (
-    ControlSocket,
-    Killer,
-    SocketClosed,
-    SocketTimeout,
-    WorkerLost,
-    WorkerOptions,
-    busy_seconds,
-    describe_attach_failure,
-    describe_exit,
-    start_process,
-    waited_ms,
-)
+from grader.executor.worker_process import ControlSocket, Killer, SocketClosed, SocketTimeout, WorkerLost, WorkerOptions
 from grader.protocol import HEADER, MAX_EVIDENCE_BYTES, Attach, Drop, Evidence, Job, Step, Warm, Warmed
 from grader.sandbox import Sandbox, Zygote
 from grader.verdict.models import Status
+
+if TYPE_CHECKING:
+    from grader.executor.shared_memory import Region, RegionKind, RegionName
 
 START_SECONDS = 120.0
 """A worker that has not imported torch by then is the grader's failure, not the submission's."""
@@ -59,7 +50,7 @@ class WorkerClient:
         self._socket = ControlSocket()
         with self._socket.theirs as theirs, contextlib.ExitStack() as unless_started:
             unless_started.callback(self._socket.close)
-            self._process = start_process(sandbox, options, theirs.fileno(), zygote)
+            self._process = worker_process.start_process(sandbox, options, theirs.fileno(), zygote)
             unless_started.pop_all()
 
     def warm_up(self, *, libraries: bool, counts: bool) -> None:
@@ -147,11 +138,11 @@ class WorkerClient:
 
     def waited_ms(self) -> float:
         """Milliseconds that its threads have waited for a core."""
-        return waited_ms(self._process.roots)
+        return worker_process.waited_ms(self._process.roots)
 
     def busy_seconds(self) -> float:
         """The host's clock, without what the worker and this process waited for a core."""
-        return busy_seconds(self._process.roots)
+        return worker_process.busy_seconds(self._process.roots)
 
     def regions(self, kind: RegionKind, inbox: int, outbox: int) -> tuple[Region, Region]:
         """Return inbox and outbox of at least these bytes, made in one job if there are none yet."""
@@ -168,6 +159,8 @@ class WorkerClient:
 
     def _make(self, sizes: Mapping[RegionName, int], kind: RegionKind) -> None:
         """Make regions of at least these bytes, and have the worker map them in one job, in place of others."""
+        from grader.executor.shared_memory import Region, roomy  # imports torch, before which workers start
+
         made: dict[RegionName, Region] = {}
         with contextlib.ExitStack() as unless_mapped:
             for name, nbytes in sizes.items():
@@ -176,7 +169,7 @@ class WorkerClient:
             steps = [Attach(region=name, kind=kind, nbytes=region.nbytes) for name, region in made.items()]
             evidence = self.run(steps, START_SECONDS, [region.descriptor for region in made.values()])
             if (failure := evidence.failure) is not None:
-                raise self.lost(*describe_attach_failure(steps[failure.step].region, failure))
+                raise self.lost(*worker_process.describe_attach_failure(steps[failure.step].region, failure))
             unless_mapped.pop_all()
         replaced, self._regions = self._regions, {**self._regions, **made}
         for name in replaced.keys() & made.keys():
@@ -297,4 +290,4 @@ class WorkerClient:
             raise SandboxError(f"the process that workers are copied from was ended; {self._zygote.last_words()}")
         if exit_ is None:
             return self.lost(Status.CRASHED, "closed its control socket")
-        return self.lost(*describe_exit(exit_, self.options.limits))
+        return self.lost(*worker_process.describe_exit(exit_, self.options.limits))

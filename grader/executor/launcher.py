@@ -10,12 +10,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from enum import StrEnum
 
 from grader.errors import SandboxError
+from grader.executor import worker_template
 from grader.executor.client import WorkerClient
 from grader.executor.worker_process import WorkerLost, WorkerOptions
 from grader.executor.worker_template import DEFAULT_ARCHITECTURE, WorkerTemplate
-from grader.machine.backends import backend
+from grader.machine.backends import accelerators, backend
 from grader.machine.host import build_cores
-from grader.sandbox import Limits, Sandbox
+from grader.sandbox import Limits, Sandbox, gpu_devices
 from grader.verdict.models import Device
 
 GIB = 1 << 30
@@ -34,6 +35,40 @@ class Role(StrEnum):
     """Runs a submission."""
     REFERENCE = "reference"
     """Runs the reference."""
+
+
+_ahead: list[Launcher] = []
+
+
+def start_ahead(sandbox: Sandbox, device: str) -> None:
+    """Start workers for a submission and its reference, whose launcher `take` then returns.
+
+    Nothing here imports torch, so that they start while this process does. `auto` is the GPU if there is one.
+    """
+    found = _architectures() if gpu_devices() else {}
+    chosen = next(iter(found), Device.CPU) if device == "auto" else Device(device)
+    _ahead.append(Launcher(sandbox, worker_template.take(), architecture=next(iter(found.values()), None)))
+    for role in (Role.RUN, Role.REFERENCE):
+        _ahead[0].prepare(role, chosen)
+
+
+def take(sandbox: Sandbox) -> Launcher:
+    """Return the launcher that was started ahead, or a new one if that has been taken."""
+    if _ahead:
+        return _ahead.pop()
+    return Launcher(sandbox, worker_template.take(), architecture=next(iter(_architectures().values()), None))
+
+
+def _architectures() -> dict[Device, str]:
+    """The architecture of each accelerator that can be used."""
+    found = {device: backend(device).architecture() for device in accelerators()}
+    return {device: architecture for device, architecture in found.items() if architecture is not None}
+
+
+def close_ahead() -> None:
+    """Close a launcher that was started ahead and not taken."""
+    while _ahead:
+        _ahead.pop().close()
 
 
 class Launcher:

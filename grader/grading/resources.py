@@ -14,8 +14,8 @@ from typing import Self
 import torch
 
 from grader.catalog.requests import Request
-from grader.executor import WorkerClient, worker_template
-from grader.executor.launcher import Launcher, Role
+from grader.executor import WorkerClient, launcher
+from grader.executor.launcher import Role
 from grader.grading import build
 from grader.grading.budget import Budget
 from grader.grading.candidate.candidate import Candidate
@@ -26,7 +26,7 @@ from grader.grading.timing.baselines import Baselines, BaselineStore, measure_ba
 from grader.grading.timing.launches import launches_show
 from grader.grading.timing.roofline import Roofline
 from grader.grading.timing.stopping import RoundLimits
-from grader.machine.backends import backend, default_device
+from grader.machine.backends import backend
 from grader.machine.host import environment, thread_count
 from grader.machine.toolchain import find_toolchain
 from grader.options import SandboxChoice
@@ -51,9 +51,7 @@ class Resources:
         self._toolchain = find_toolchain()
         torch.set_num_threads(thread_count())
         self.limits, self.budget = limits or TimeLimits(), budget or Budget()
-        self.launcher = Launcher(
-            self._sandbox, worker_template.take(), architecture=backend(default_device()).architecture()
-        )
+        self.launcher = launcher.take(self._sandbox)
         self.cache = build.BuildCache(build_cache, self._toolchain.hash)
         self.roofline = Roofline(self.cache.folder, self.environment)
         self._oracles: dict[tuple[str, Device, Precision], Oracle] = {}

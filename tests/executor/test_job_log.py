@@ -8,9 +8,9 @@ import torch
 
 from grader import protocol as p
 from grader.errors import DeviceError
-from grader.executor import JobBuilder, TensorSpec, client
+from grader.executor import JobBuilder, TensorSpec, job_log, shared_memory
 from grader.executor.interrupt import Interrupted
-from grader.executor.job_result import compressed_kinds
+from grader.executor.job_log import compressed_kinds
 from grader.executor.launcher import Role
 from grader.executor.shared_memory import Region
 from grader.grading.resources import Resources
@@ -77,7 +77,7 @@ def test_a_job_is_logged_with_its_steps_time_and_bytes(caplog, monkeypatch):
         assert record.bytes_out >= x.nbytes
         assert record.getMessage().startswith("run: PutInputs Forward*2 Export, ")
         caplog.clear()
-        monkeypatch.setattr(client, "compressed_kinds", lambda steps: 1 / 0)
+        monkeypatch.setattr(job_log, "compressed_kinds", lambda steps: 1 / 0)
         worker.run([p.Drop()], 60.0)
         assert not caplog.records
 
@@ -106,7 +106,7 @@ def test_memory_that_could_not_be_shared_is_not_used(monkeypatch, fails, first):
         if not first:
             doubled(worker, torch.zeros(8))
         with monkeypatch.context() as scarce:
-            scarce.setattr(client, "Region", Scarce)
+            scarce.setattr(shared_memory, "Region", Scarce)
             if fails == "to be attached":
                 scarce.setattr(worker, "run", refuse)
             with pytest.raises((DeviceError, Interrupted)):

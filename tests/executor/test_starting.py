@@ -156,6 +156,45 @@ def test_a_zygote_starts_before_torch_is_imported(end):
     assert ended.returncode == 0, ended.stderr
 
 
+WORKERS_AHEAD = """
+import os, sys
+from pathlib import Path
+from grader.executor import launcher, worker_template
+from grader.executor.launcher import Role
+from grader.sandbox import choose
+from grader.verdict.models import Device
+
+worker_template.start_ahead("cpu")
+sandbox = choose("auto")
+launcher.start_ahead(sandbox, "cpu")
+(ahead,) = launcher._ahead
+spares = [ahead._spares[role, Device.CPU][0] for role in (Role.RUN, Role.REFERENCE)]
+if sys.argv[1] == "taken":
+    worker = spares[0].result()
+    worker.wait_ready()
+    assert "torch" not in sys.modules, "workers must start while torch is imported"
+    taken = launcher.take(sandbox)
+    assert taken is ahead
+    assert taken.take(Role.RUN, Device.CPU) is worker
+    assert launcher.take(sandbox) is not ahead
+    worker.close()
+    taken.close()
+else:
+    launcher.close_ahead()
+assert not launcher._ahead
+children = Path(f"/proc/self/task/{os.getpid()}/children")
+assert not children.exists() or not children.read_text(), "a process is left running"
+"""
+
+
+@pytest.mark.parametrize("end", ["taken", "not taken"])
+def test_workers_start_before_torch_is_imported(end):
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", WORKERS_AHEAD, end]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
+    assert ended.returncode == 0, ended.stderr
+
+
 @pytest.mark.parametrize("copied", [True, False])
 def test_extensions_are_compiled_for_the_gpu_known_at_the_workers_start(monkeypatch, copied):
     sandbox = choose("auto")

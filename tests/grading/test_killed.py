@@ -8,7 +8,7 @@ import pytest
 
 from grader.errors import ReferenceKilled
 from grader.executor import Killer, WorkerClient
-from grader.executor.job_result import compressed_kinds
+from grader.executor.job_log import compressed_kinds
 from grader.grading.attempts import Attempt, diagnosis_of, next_attempt
 from grader.grading.messages import diagnose
 from grader.grading.pipeline import Pipeline

@@ -6,7 +6,6 @@ import ctypes
 import os
 import statistics
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import cache
 from itertools import takewhile
 from threading import Thread
@@ -20,6 +19,8 @@ AMPLE_SHARE = 0.75
 """Share of the device's memory that must be free for the grader to keep its own tensors there. A choice."""
 LIMIT_BYTES = 76 << 30
 """Bytes that a grading uses where it can choose, so that a larger device grades by the same plan as one of 80 GB."""
+COMPUTE_CAPABILITY = (75, 76)
+"""CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR, in cuda.h."""
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _ALLOCATOR, _WHOLE_BLOCKS = "PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:256"
 """Splits no block of 256 MiB or more: PyTorch's allocator keeps a cached block as long as one small tensor lies in it.
@@ -142,21 +143,18 @@ class CudaBackend(DeviceBackend):
             return None
 
     def architecture(self) -> str | None:
-        import torch
-
-        if not self.available():
+        driver, device, number = _started_driver(), ctypes.c_int(), ctypes.c_int()
+        if driver is None or driver.cuDeviceGet(ctypes.byref(device), 0):
             return None
-        major, minor = torch.cuda.get_device_capability()
-        return f"{major}.{minor}"
+        numbers = []
+        for attribute in COMPUTE_CAPABILITY:
+            driver.cuDeviceGetAttribute(ctypes.byref(number), attribute, device)
+            numbers.append(str(number.value))
+        return ".".join(numbers)
 
     def start_driver(self) -> None:
         """The driver starts once in a process; ctypes lets other threads run meanwhile."""
-
-        def start() -> None:
-            with suppress(OSError):  # no driver is here
-                ctypes.CDLL("libcuda.so.1").cuInit(0)
-
-        Thread(target=start, daemon=True).start()
+        Thread(target=_started_driver, daemon=True).start()
 
     def prepare(self) -> None:
         import torch
@@ -223,6 +221,15 @@ class CudaBackend(DeviceBackend):
             return _nvml_device()
         except pynvml.NVMLError:
             return None
+
+
+def _started_driver() -> Any | None:
+    """The driver's library, ready for calls; None if there is none, or no device."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    return None if driver.cuInit(0) else driver
 
 
 def _device_count() -> int:
