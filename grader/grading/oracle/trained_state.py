@@ -42,15 +42,20 @@ def as_trained(state: State, traits: Traits, draw: int = 0, *, everything: bool 
 
     A submission that still uses the values from construction then gives other results. Draw 0 moves tensors with all
     elements equal, such as the weight and statistics of a norm or a branch that starts at zero: unchanged, such a
-    tensor would have no effect, and a submission that omits it would be correct. It moves parameters of one sign too.
-    Later draws move `everything`, and every other one has the integers of another seed.
+    tensor would have no effect, and a submission that omits it would be correct. It moves parameters of one sign too,
+    and what is zero in a parameter with a gradient, as the row of `padding_idx` is. Later draws move `everything`;
+    every other one keeps these zeros, and has the integers of another seed.
     """
     names, learned, varies = list(state), traits.learned, everything or draw > 0
+    filled = {info.name for info in traits.parameters if info.requires_grad and draw % 2 == 0} & learned
 
     def one(at: int, value: torch.Tensor) -> torch.Tensor:
         name = names[at]
         limit = "near" if name in traits.bounds else traits.limits.get(name, "signed")
-        return value if name in traits.tables else _trained(value, limit, draw, learned=name in learned, varies=varies)
+        if name in traits.tables:
+            return value
+        value = _filled(value, 0.1 if limit == "near" else 1.0) if name in filled else value
+        return _trained(value, limit, draw, learned=name in learned, varies=varies)
 
     trained = traits.in_order(dict(zip(names, each_on_host(one, list(state.values())), strict=True)))
     return {**trained, **traits.integers} if draw % 2 else trained
@@ -130,6 +135,20 @@ def _useless(value: torch.Tensor) -> int:
     if bool((value == value.reshape(-1)[0]).all()):
         return value.numel()
     return int((~value.isfinite()).sum())
+
+
+def _filled(value: torch.Tensor, size: float) -> torch.Tensor:
+    """The tensor with `size` times some of its other elements in place of zeros, unless all are zero.
+
+    Together they have no larger norm than the others, so that an identity stays about as large as it is.
+    """
+    if not (is_float(value) or value.is_complex()) or not bool((zero := value == 0).any()):
+        return value
+    others, count = value[~zero], int(zero.sum())
+    if not others.numel():
+        return value
+    chosen = others[torch.randint(others.numel(), (count,), device=value.device)]
+    return value.masked_scatter(zero, size * min(1.0, (others.numel() / count) ** 0.5) * chosen)
 
 
 def _trained(value: torch.Tensor, limit: str, draw: int, *, learned: bool, varies: bool) -> torch.Tensor:

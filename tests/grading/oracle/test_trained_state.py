@@ -29,6 +29,32 @@ def test_a_single_number_changes_kind_with_the_draw(draw):
     assert (abs(moved) >= 1) == (draw in (1, 2))
 
 
+def with_gradient(name):
+    return traits()._replace(parameters=(TensorInfo(name=name, requires_grad=True),))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+def test_zeros_among_other_values_move_in_every_other_draw(dtype):
+    table = torch.randn(8, 4).to(dtype)
+    table[3] = 0
+    first, second, third = (as_trained({"w": table}, with_gradient("w"), draw)["w"] for draw in range(3))
+    assert first[3].all()
+    assert torch.equal(first[:3], table[:3])
+    assert not second[3].any()
+    assert third[3].all()
+
+
+def test_zeros_of_an_identity_become_small():
+    moved = as_trained({"w": torch.eye(64)}, with_gradient("w"))["w"]
+    assert moved.all()
+    assert moved.norm() < 2 * torch.eye(64).norm()
+
+
+def test_zeros_of_a_parameter_that_is_not_trained_stay():
+    table = torch.tensor([1.0, 0.0, -2.0])
+    assert torch.equal(as_trained({"w": table}, traits("w"))["w"], table)
+
+
 def test_a_matrix_of_constants_keeps_its_size():
     moved = as_trained({"w": torch.full((64, 64), 0.02)}, traits("w"))["w"]
     assert moved.abs().max() <= 0.04
