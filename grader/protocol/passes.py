@@ -103,10 +103,11 @@ class Slip(Message):
 
     With `detached`, no gradient flows through one of several operands of a function of the forward. With `turned`, an
     operand of the backward is transposed, flipped or what an operator takes in place of its result. With `operands`, a
-    tensor of the forward stands in the backward for another.
+    tensor of the forward stands in the backward for another. With `recomputed`, the forward that is differentiated is
+    another one, with its values, as that of a backward which repeats it.
     """
 
-    within: Literal["forward", "detached", "backward", "turned", "operands"]
+    within: Literal["forward", "detached", "backward", "turned", "operands", "recomputed"]
     what: Name = ""
     """Which one, in the words of a `PossibleSlip`; none if it is empty."""
     turn: Annotated[int, Field(ge=0, le=1 << 20)] | None = None

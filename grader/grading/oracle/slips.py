@@ -3,9 +3,9 @@
 Gradients: operands taken for constants and masks the other way round (`worker/autograd/detached.py`), then operators of
 the backward left out (`worker/autograd/backward_slips.py`), then options, dimensions and functions other than given
 (`worker/autograd/forward_slips.py`), then operands of the backward that are transposed, flipped, plus an epsilon, or
-another tensor, then a grad_output in another order. Outputs: operands exchanged, then other options, dimensions and
-functions, then parts of parameters or of an input exchanged. A candidate whose result is one of these has made that
-mistake.
+another tensor, then a forward that is computed again with such a slip or without a step, then a grad_output in another
+order. Outputs: operands exchanged, then other options, dimensions and functions, then parts of parameters or of an
+input exchanged. A candidate whose result is one of these has made that mistake.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from grader.grading.oracle.evaluation import MODEL64, Evaluation, Pass
 from grader.grading.oracle.exchanges import Exchange, of_operands, of_parts
 from grader.grading.oracle.oracle import Oracle
 
-Within = Literal["forward", "detached", "backward", "turned", "operands"]
+Within = Literal["forward", "detached", "backward", "turned", "operands", "recomputed"]
 WHERE: Mapping[Within, str] = {
     "detached": "let the gradient flow there as the reference does",
     "backward": "do that step of the backward as the reference does",
     "forward": "do there what the reference does, in the backward too",
     "turned": "do that step of the backward as the reference does",
     "operands": "use in that step what the reference uses",
+    "recomputed": "compute it in the backward as in the forward, or save it there",
 }
 """Where a slip is made, and the remedy; the commonest first."""
 
@@ -118,7 +119,7 @@ def _of_kind(oracle: Oracle, case: Case, plain: Pass, within: Within, end: float
         for (one, turn), found in zip(tried, _answers(oracle, case, passes), strict=True):
             refused += found is None
             if found is not None and found.changed:
-                what = _worded(case, one, turn)
+                what = _worded(case, one, turn) + (" in a recomputed forward" if within == "recomputed" else "")
                 yield Slipped(f"of the reference with {what}", WHERE[within], found.gradients, found.outputs)
         if refused == len(tried) > 1:  # whatever changes: the fault is not in the slips
             return

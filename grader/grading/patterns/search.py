@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -147,12 +148,17 @@ def _slip_patterns(
 ) -> dict[str, Pattern]:
     """The patterns, by name, of outputs or gradients that one mistake in the reference explains.
 
-    A few numbers may be explained by chance: theirs is a mistake that explains a larger tensor too, or these numbers in
-    another draw.
+    Of several, the one that explains most tensors. A few numbers may be explained by chance: theirs is a mistake that
+    explains a larger tensor too, or these numbers in another draw.
     """
     few = {name: subject for name, subject in subjects.items() if subject.right.numel() < FREE}
     explaining = _explaining(oracle, case, table, subjects)
-    found = {name: those[0] for name, those in explaining.items() if those and name not in few}
+    explained = Counter(slip.what for those in explaining.values() for slip in those)
+    found = {
+        name: max(those, key=lambda slip: explained[slip.what])
+        for name, those in explaining.items()
+        if those and name not in few
+    }
     if found:
         sure = {slip.what for slip in found.values()}
         found |= {name: slip for name in few for slip in reversed(explaining[name]) if slip.what in sure}
@@ -193,16 +199,14 @@ def _in_two_draws(
 def _explaining(
     oracle: Oracle, case: Case, table: Searched, subjects: Mapping[str, Subject]
 ) -> dict[str, list[Slipped]]:
-    """The mistakes that explain each tensor: the first, but all for one with few elements."""
+    """The mistakes that explain each tensor, up to the one with which none is left unexplained."""
     found: dict[str, list[Slipped]] = {name: [] for name in subjects}
     large = [name for name, subject in subjects.items() if subject.right.numel() >= FREE]
     made = output_slips(oracle, case) if table == "outputs" else slips(oracle, case, subjects)
     for slip in _survived(made) if subjects else ():
         for name, subject in subjects.items():
             value = getattr(slip, table).get(name)
-            if value is None or (name in large and found[name]):
-                continue
-            if subject.explained(subject.actual - subject.beside(value)):
+            if value is not None and subject.explained(subject.actual - subject.beside(value)):
                 found[name].append(slip._replace(gradients={}, outputs={}))
         if large and all(found.values()):
             break

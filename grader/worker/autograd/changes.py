@@ -20,6 +20,9 @@ from grader.worker.autograd.saved_values import KeptValues
 from grader.worker.autograd.sources import Recorded, Sources
 from grader.worker.checks.flops import flop_formulas
 
+FORWARDS = ("forward", "recomputed")
+"""The slips that are made in a forward."""
+
 
 def changed_forward(
     change: p.Change | None, leaves: Mapping[str, torch.Tensor]
@@ -39,7 +42,7 @@ def changed_forward(
     parameters = {name: value for name, value in leaves.items() if not name.startswith("input[")}
     if change.within == "detached":
         return Detached(change, parameters)
-    return ForwardSlips(change, parameters) if change.within == "forward" else Recorded(leaves)
+    return ForwardSlips(change, parameters) if change.within in FORWARDS else Recorded(leaves)
 
 
 def changed_backward(change: p.Change | None, sources: Sources) -> contextlib.AbstractContextManager[Any]:
@@ -49,7 +52,7 @@ def changed_backward(change: p.Change | None, sources: Sources) -> contextlib.Ab
     """
     if isinstance(change, p.Rounding):
         return RoundedResults(change)
-    if not isinstance(change, p.Slip) or change.within == "forward" or change.within == "detached":
+    if not isinstance(change, p.Slip) or change.within in (*FORWARDS, "detached"):
         return contextlib.nullcontext()
     return BackwardSlips(change, sources)
 

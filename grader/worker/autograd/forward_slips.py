@@ -1,7 +1,7 @@
 """Mistakes in a forward, made in the reference: another option, dimension, function or order.
 
-What follows from them in the backward is autograd's; a run with gradients keeps the right outputs where it can. Each
-run makes one slip.
+What follows from them in the backward is autograd's; a run with gradients keeps the right outputs where it can, unless
+the slip is made where a backward computes the forward again. Each run makes one slip.
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ class ForwardSlips(OneSlip):
 
     def __init__(self, slip: p.Slip, parameters: Mapping[str, torch.Tensor]) -> None:
         super().__init__(slip, parameters)
+        self._keeps_values = slip.within == "forward"
+        """Whether what follows in a run with gradients has the right values."""
         self._seen: set[tuple[int, int, int]] = set()
         self._everywhere: tuple[int, int, int] | None = None
         """The number of dimensions, the right one, and the one that is taken for it in every reduction."""
@@ -85,23 +87,39 @@ class ForwardSlips(OneSlip):
             *without_moving(function, args, kwargs, result),
             *self._scales.slips(function, args),
             *of_fewer(function, args, kwargs, result),
-            *left_out(function, args, result),
+            *(() if self._keeps_values and torch.is_grad_enabled() else left_out(function, args, result)),
             *like(function, args),
             *self._order.slips(function, args, kwargs, result),
             *epsilons(name_of(function), function, args, kwargs),
             *tails(name_of(function), function, args, kwargs),
         ):
             if self._choice.chosen(what):
-                return _or(result, compute)
+                return self._or(result, compute)
         for taken, what, compute in _reduced_over(function, args, kwargs):
             if self._choice.chosen(f"`{function.__name__}` {what}"):
-                return _or(result, compute, kept_dim=True)
+                return self._or(result, compute, kept_dim=True)
             if taken not in self._seen and self._choice.chosen(f"every reduction {what}"):
                 self._everywhere = taken
             self._seen.add(taken)
             if taken == self._everywhere:
-                return _or(result, compute, kept_dim=True)
+                return self._or(result, compute, kept_dim=True)
         return result
+
+    def _or(self, right: torch.Tensor, compute: Callable[[], Any], *, kept_dim: bool = False) -> torch.Tensor:
+        """The wrong result if it can stand for the right one: by its shape, or broadcast if a dimension was kept.
+
+        Where gradients are asked and outputs were right, the values of the right one with the derivative of the wrong.
+        """
+        try:
+            wrong = compute()
+        except Exception:  # a function that does not take it
+            return right
+        if not isinstance(wrong, torch.Tensor):
+            return right
+        if self._keeps_values and right.requires_grad and wrong.shape == right.shape and wrong.requires_grad:
+            return with_gradient_of(wrong, right)
+        fits = wrong.dim() == right.dim() if kept_dim and 1 in right.shape else wrong.shape == right.shape
+        return wrong if fits else right
 
 
 class TopChoices:
@@ -129,23 +147,6 @@ class TopChoices:
                 (_, indices), every, dim = chosen
                 among_all = partial(torch.softmax, every, dim)
                 yield "`softmax` over all elements that `topk` chooses from", lambda: among_all().gather(dim, indices)
-
-
-def _or(right: torch.Tensor, compute: Callable[[], Any], *, kept_dim: bool = False) -> torch.Tensor:
-    """The wrong result if it can stand for the right one: by its shape or, if a dimension was kept, by broadcasting.
-
-    Where gradients are asked, the values of the right one with the derivative of the wrong one: the outputs were right.
-    """
-    try:
-        wrong = compute()
-    except Exception:  # a function that does not take it
-        return right
-    if not isinstance(wrong, torch.Tensor):
-        return right
-    if right.requires_grad and wrong.shape == right.shape and wrong.requires_grad:
-        return with_gradient_of(wrong, right)
-    fits = wrong.dim() == right.dim() if kept_dim and 1 in right.shape else wrong.shape == right.shape
-    return wrong if fits else right
 
 
 def _options(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Slips:

@@ -102,11 +102,11 @@ def like(function: Callable[..., Any], args: tuple[Any, ...]) -> Slips:
 def left_out(function: Callable[..., Any], args: tuple[Any, ...], result: torch.Tensor) -> Slips:
     """A step left out, the other sign of a sum, and a difference the other way round.
 
-    One of its operands takes the place of its result. In a backward of right outputs, its own steps are left out.
+    One of its operands takes the place of its result.
     """
     name = name_of(function)
     masks = name in OF_MASKS and result.dtype is torch.bool
-    if torch.is_grad_enabled() or name in SAME_VALUES or not (result.is_floating_point() or masks):
+    if name in SAME_VALUES or not (result.is_floating_point() or masks):
         return
     if name == "where" and len(args) == 3:
         for which, value in zip(("first", "second"), args[1:3], strict=True):

@@ -13,11 +13,11 @@ def drawn(*shape):
     return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=torch.float64)
 
 
-def slips(function, *operands):
+def slips(function, *operands, within="forward"):
     """The outputs by slip, made in all calls in which it can be made."""
 
     def one(what=""):
-        with substituted("spelled_out"), changed_forward(Slip(within="forward", what=what), {}) as mode:
+        with substituted("spelled_out"), changed_forward(Slip(within=within, what=what), {}) as mode:
             result = function(*operands)
         assert mode.name == what
         return mode.slips, result
@@ -246,6 +246,15 @@ def test_a_step_is_left_out_or_another(function, name, wrong):
 
 def test_in_a_backward_no_step_of_the_forward_is_left_out():
     assert not any("left out" in name for name in slips(torch.tanh, drawn(4, 6).requires_grad_()))
+
+
+def test_a_forward_that_is_computed_again_has_other_values():
+    x = drawn(4, 6).requires_grad_()
+    again = slips(lambda x: ((x + 1) * 2).tanh(), x, within="recomputed")
+    torch.testing.assert_close(again["`add` without its second operand, 1"], (x * 2).tanh())
+    (found,) = torch.autograd.grad(again["`mul` without its second operand, 2"].sum(), x)
+    (due,) = torch.autograd.grad((x + 1).tanh().sum(), x)
+    torch.testing.assert_close(found, due)
 
 
 def test_a_dimension_of_another_shape_changes_nothing():
