@@ -65,10 +65,10 @@ def _of_outputs(case: Case, again: Again, oracle: Oracle, subjects: Sequence[Sub
     """Patterns of gradients that take an output's grad_output with another weight than 1.
 
     A wrong term may be a multiple of another output's contribution, and a path may have no effect in one draw. So each
-    weight is confirmed with that grad_output alone, in two draws.
+    weight is confirmed with that grad_output alone, in two draws; two elements more than weights are then enough.
     """
     alone = [{name: _alone(case, name) for name in case.cotangents}]
-    fits = _fits(oracle, subjects, list(alone[0].items()))
+    fits = _fits(oracle, subjects, list(alone[0].items()), len(case.cotangents) + 2)
     if fits and not (case.released or oracle.is_slow(case)):
         other = oracle.case(case.variant, training=case.training, draw=1)
         alone.append({name: _alone(other, name) for name in case.cotangents})
@@ -108,7 +108,7 @@ def _along(
 ) -> dict[str, Pattern]:
     """Patterns of gradients that only some indices of grad_output's dimension contribute to."""
     found = dict[str, Pattern]()
-    for subject, (names, off) in _fits(oracle, subjects, split).items():
+    for subject, (names, off) in _fits(oracle, subjects, split, FREE * len(split)).items():
         none = [name for name, weight in off if abs(weight) < 10 * FIT]
         if len(none) < len(off) or len(none) == len(names):
             continue
@@ -129,10 +129,13 @@ _Weights = list[tuple[str, float]]
 
 
 def _fits(
-    oracle: Oracle, subjects: Sequence[Subject], split: Sequence[tuple[str, Case]]
+    oracle: Oracle, subjects: Sequence[Subject], split: Sequence[tuple[str, Case]], least: int
 ) -> dict[str, tuple[list[str], _Weights]]:
-    """(parts that contribute, those of another weight than 1) of each gradient that is a weighted sum of the parts'."""
-    large = [subject for subject in subjects if subject.right.numel() >= FREE * len(split)]
+    """(parts that contribute, those of another weight than 1) of each gradient that is a weighted sum of the parts'.
+
+    None of a gradient with fewer than `least` elements.
+    """
+    large = [subject for subject in subjects if subject.right.numel() >= least]
     columns = dict[str, list[torch.Tensor]]()
     for _, part in split if large else ():
         due = known_mistakes.reference_gradients(oracle, part)
