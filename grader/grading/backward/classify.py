@@ -179,6 +179,12 @@ def _fault_of(name: str, label: str, check: TensorCheck, gradient: torch.Tensor,
     if factor is not None:
         text = f"{factor_text(factor)} times the reference's"
         return GradientFault("grad_scaled", name, label, text, scale_remedy(factor), factor=factor)
+    return wrong_fault(name, label, check, gradient, expected)
+
+
+def wrong_fault(name: str, label: str, check: TensorCheck, gradient: torch.Tensor, expected: Expected) -> GradientFault:
+    """The fault of a gradient of which no more is known than where it is wrong, and by how much."""
+    places = wrong_places(gradient, expected.reference64)
     worst = check.worst_index or ()
     ours, due = (  # numbers, complex where the tensor is
         tensor[worst].item() for tensor in (gradient, expected.reference64)

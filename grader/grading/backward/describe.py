@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
 import torch
 
 from grader.grading.backward.classify import STEP_BY_STEP, GradientFault
+from grader.grading.backward.factors import with_factors
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.vjp import Product, gradients_of
 from grader.grading.compare import tolerance
-from grader.grading.compare.expected import Expected
-from grader.grading.compare.scaling import factor_text, scale_remedy
 from grader.grading.messages import diagnose, in_backticks
 from grader.grading.oracle import known_mistakes
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
-from grader.grading.oracle.values import OTHER_DRAWS
-from grader.grading.patterns.named_factor import Factors, factor_of, named_factors
-from grader.grading.patterns.number_factor import Measured, agreed_factor, shown_factor
 from grader.grading.patterns.pattern import within_time
 from grader.grading.patterns.rounded import confirmed_roundings
 from grader.grading.patterns.search import find_pattern, patterns_by_runs
@@ -47,8 +43,7 @@ def with_patterns(
     candidate: Candidate, oracle: Oracle, case: Case, faults: Sequence[GradientFault], actual: Product
 ) -> list[GradientFault]:
     """The faults with what their wrong elements have in common; those with a pattern come first."""
-    faults = _with_named_factors(candidate, oracle, case, faults, actual)
-    faults = [_with_factor_of_a_number(candidate, oracle, case, fault, actual) for fault in faults]
+    faults = with_factors(candidate, oracle, case, faults, actual)
     wrong = {fault.name: actual.gradients[fault.name] for fault in faults if not fault.explained or fault.vague}
     rounded = confirmed_roundings(oracle, case, "gradients", wrong, partial(gradients_of, candidate))
     found = [
@@ -75,58 +70,6 @@ def with_patterns(
     if right:
         found = [replace(fault, remedy=fault.remedy.replace(STEP_BY_STEP, _apart(right))) for fault in found]
     return sorted(found, key=lambda fault: fault.code == "grad_wrong" and not fault.pattern)
-
-
-def _with_named_factors(
-    candidate: Candidate, oracle: Oracle, case: Case, faults: Sequence[GradientFault], actual: Product
-) -> list[GradientFault]:
-    """The faults; those of gradients that are off by a function of a scalar name it. Raises Stopped."""
-    scaled = [fault.name for fault in faults if fault.code == "grad_scaled" or not fault.explained]
-
-    def measured(ours: Mapping[str, torch.Tensor | None], due: Mapping[str, Expected | None]) -> Factors:
-        right = {name: due.get(name) or case.gradients[name] for name in scaled}
-        return {name: factor_of(ours.get(name), expected.reference64) for name, expected in right.items() if expected}
-
-    def again(other: Case) -> Factors:
-        return measured(gradients_of(candidate, other), known_mistakes.gradients(oracle, other, "none"))
-
-    factors = measured(actual.gradients, case.gradients)
-    named = named_factors(oracle, case, factors, again)
-    return [
-        replace(
-            fault,
-            code="grad_scaled",
-            text=f"{factor_text(factor)} times the reference's, {pattern.text}",
-            remedy=pattern.remedy,
-            amount=None,
-            factor=factor,
-        )
-        if (pattern := named.get(fault.name)) is not None and (factor := factors.get(fault.name)) is not None
-        else fault
-        for fault in faults
-    ]
-
-
-def _with_factor_of_a_number(
-    candidate: Candidate, oracle: Oracle, case: Case, fault: GradientFault, actual: Product
-) -> GradientFault:
-    """The fault; that of a gradient of one element has its factor if other draws have the same. Raises Stopped."""
-    expected = case.gradients[fault.name]
-    if fault.explained or expected is None or expected.reference64.numel() != 1 or oracle.is_slow(case):
-        return fault
-
-    def draws() -> Iterator[Measured]:
-        yield actual.gradients[fault.name], expected
-        for draw in range(1, 1 + OTHER_DRAWS):
-            other = oracle.case(case.variant, training=case.training, draw=draw)
-            if (due := other.gradients[fault.name]) is not None:
-                yield gradients_of(candidate, other).get(fault.name), due
-
-    factor = agreed_factor(draws())
-    if factor is None:
-        return fault
-    text = f"{shown_factor(factor, expected)} times the reference's in {1 + OTHER_DRAWS} draws"
-    return replace(fault, code="grad_scaled", text=text, remedy=scale_remedy(factor), amount=None, factor=factor)
 
 
 def _apart(right: Sequence[str]) -> str:

@@ -17,6 +17,9 @@ REDUCED_PRECISION = 1e-3
 """Relative error that reduced precision or another order of float32 sums may cause. A smaller change between two equal
 calls is rounding."""
 
+UNKNOWN_CONSTANT = "look for a constant that does not belong there, or is missing"
+"""The remedy for a factor that is neither a whole number nor the inverse of one."""
+
 
 def change(before: torch.Tensor, after: torch.Tensor) -> float:
     """The norm of the difference, relative to the norm before.
@@ -124,7 +127,7 @@ def scale_remedy(factor: float) -> str:
         return f"do not divide by {divisor}; sum over the batch instead of averaging, if it is a mean"
     if shown.lstrip("-").isdigit():
         return f"remove the factor {shown}, or look for a term that is added more than once"
-    return "look for a constant that does not belong there, or is missing"
+    return UNKNOWN_CONSTANT
 
 
 def _whole(number: float, residual: float = ROUNDING_RESIDUAL) -> int | None:

@@ -30,6 +30,8 @@ def single_term(subject: Subject) -> Pattern | None:
     for term in terms:
         a = least_squares(subject.actual, term.value)
         if norm(term.value) and subject.explained(subject.actual - a * term.value):
+            if _fits_right(subject, term):
+                return None
             return Pattern(f"is {_multiple(a, term.name)} alone", _due_instead(subject, term, terms))
     for term in terms:
         a = least_squares(subject.error, term.value)
@@ -52,12 +54,17 @@ def _summed_too_far(subject: Subject) -> Pattern | None:
     return None
 
 
+def _fits_right(subject: Subject, term: Known) -> bool:
+    """Whether the right tensor is a multiple of the term: then not the term is wrong, but what multiplies it."""
+    b = least_squares(subject.right, term.value)
+    return subject.explained(subject.right - b * term.value, subject.right)
+
+
 def _due_instead(subject: Subject, term: Known, terms: Sequence[Known]) -> str:
     """The remedy for a tensor that is a multiple of one term alone."""
     for other in terms:
-        b = least_squares(subject.right, other.value)
-        if norm(other.value) and subject.explained(subject.right - b * other.value, subject.right):
-            due = _multiple(b, other.name)
+        if norm(other.value) and _fits_right(subject, other):
+            due = _multiple(least_squares(subject.right, other.value), other.name)
             return f"return {due}" if other.name != term.name else f"return {due}, broadcast along another dimension"
     correlation = float((term.value * subject.right).sum()) / (norm(term.value) * norm(subject.right) + 1e-300)
     if abs(correlation) > CORRELATION:
@@ -142,7 +149,7 @@ def _multiples(subject: Subject, known: Known, chosen: tuple[int, ...], each: st
     b = slope(subject.error, known.value, chosen)
     if subject.explained(subject.error - b * known.value):
         if b.numel() == 1:
-            return _too_much(float(b), known.name)
+            return None if _fits_right(subject, known) else _too_much(float(b), known.name)
         text = f"is off by a multiple of {known.name} {each}"
         return _gain_left_out(subject, known, b) or Pattern(
             text, f"look for {over} that is missing or has another factor"

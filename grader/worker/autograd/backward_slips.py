@@ -209,6 +209,10 @@ def _stands_for(operand: torch.Tensor, result: Any) -> bool:
 
 def _of_many(name: str, place: str, args: tuple[Any, ...], kwargs: dict[str, Any], right: Any) -> Slips:
     """Terms that are lost where many have one place, and borders on another side."""
+    if name == "sum" and len(args) == 1 and right.dim() == 0:  # as for an operand of one number
+        for dim in (dim for dim, extent in enumerate(args[0].shape) if extent > 1):
+            what = f"a `sum` of {place} that takes only index 0 (the first) of dimension {dim}"
+            yield what, partial(torch.sum, args[0].narrow(dim, 0, 1))
     if name == "sum" and len(args) > 1 and isinstance(args[1], Sequence):
         kept = any(args[2:]) or bool(kwargs.get("keepdim"))
         for dim in args[1] if len(args[1]) < args[0].dim() or len(args[1]) > 1 else ():
