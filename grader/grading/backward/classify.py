@@ -53,6 +53,12 @@ class GradientFault:
         """Whether something is known of its cause."""
         return self.code != "grad_wrong" or bool(self.pattern) or self.amount is None
 
+    @property
+    def has_form(self) -> bool:
+        """Whether the wrong values have a form that a mistake elsewhere may have given them."""
+        with_pattern = self.code == "grad_wrong" and bool(self.pattern) and not self.vague
+        return with_pattern or self.code in ("grad_scaled", "grad_zero")
+
     def with_pattern(self, pattern: Pattern) -> GradientFault:
         """The same fault with what its wrong elements have in common."""
         return replace(
@@ -62,6 +68,7 @@ class GradientFault:
             remedy=pattern.remedy,
             vague=pattern.vague,
             by_value=pattern.by_value,
+            factor=None,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,6 +22,9 @@ from grader.grading.patterns.pattern import within_time
 from grader.grading.patterns.rounded import confirmed_roundings
 from grader.grading.patterns.search import find_pattern, patterns_by_runs
 from grader.verdict.models import Diagnosis
+
+CALLS = re.compile(r", in (call \d+ of \d+|both calls|all \d+ calls)$")
+"""Ends a pattern: in which calls of a function the mistake is made."""
 
 
 def describe(faults: Sequence[GradientFault], case_name: str) -> list[Diagnosis]:
@@ -53,7 +57,9 @@ def with_patterns(
     ]
     found += [fault.with_pattern(rounded[fault.name]) for fault in faults if fault.name in rounded]
     open_ = {fault.name: actual.gradients[fault.name] for fault in found if not fault.explained or fault.vague}
-    by_runs = patterns_by_runs(oracle, case, open_, partial(gradients_of, candidate)) if open_ else {}
+    others = {fault.name: actual.gradients[fault.name] for fault in found if fault.has_form}
+    by_runs = patterns_by_runs(oracle, case, open_, partial(gradients_of, candidate), others) if open_ else {}
+    found.sort(key=lambda fault: fault.name in others and fault.name in by_runs)  # behind those with amounts
     found = [
         fault.with_pattern(by_runs[fault.name])
         if fault.name in by_runs
@@ -114,15 +120,22 @@ def _diagnosis(group: Sequence[GradientFault], case_name: str, rest: Sequence[Gr
 
 
 def _at_length(first: GradientFault, others: Sequence[GradientFault]) -> str:
-    """The first gradient by its pattern, and the others: those with patterns of their own, then the rest."""
+    """The first gradient by its pattern, and the others: those with its mistake, with one of their own, the rest."""
     what = f"gradient of `{first.operand}` {first.pattern or f'is {first.text}'}"
     if first.pattern and first.text:
         what += f": {first.text}"
-    same = [other for other in others if other.pattern == first.pattern] if first.pattern else []
-    own = [other for other in others if other.pattern and other not in same]
-    rest = [other for other in others if not other.pattern and other not in same]
-    what += f"; likewise {in_backticks(_operands(same))}" if same else ""
-    what += "".join(f"; that of `{other.operand}` {other.pattern}" for other in own)
+    by_pattern: dict[str, list[GradientFault]] = {}
+    for other in others:
+        by_pattern.setdefault(other.pattern, []).append(other)
+    rest = by_pattern.pop("", [])
+    mistake = CALLS.sub("", first.pattern)
+    likewise = by_pattern.pop(first.pattern, [])
+    what += f"; likewise {in_backticks(_operands(likewise))}" if likewise else ""
+    for pattern in [pattern for pattern in by_pattern if CALLS.sub("", pattern) == mistake]:
+        what += f"; likewise {in_backticks(_operands(by_pattern.pop(pattern)))}{pattern.removeprefix(mistake)}"
+    for pattern, (one, *more) in by_pattern.items():
+        what += f"; that of `{one.operand}` {pattern}"
+        what += f"; likewise {in_backticks(_operands(more))}" if more else ""
     return what + (f"; {in_backticks(_operands(rest))} {_are(rest)} wrong too" if rest else "")
 
 

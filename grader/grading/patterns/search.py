@@ -6,6 +6,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Literal
 
 import torch
@@ -129,41 +130,54 @@ def _grouped_output(subject: Subject) -> Pattern | None:
 
 
 def patterns_by_runs(
-    oracle: Oracle, case: Case, wrong: Mapping[str, torch.Tensor | None], again: Again
+    oracle: Oracle,
+    case: Case,
+    wrong: Mapping[str, torch.Tensor | None],
+    again: Again,
+    others: Mapping[str, torch.Tensor | None],
 ) -> dict[str, Pattern]:
     """The patterns, by name, of gradients that runs of the reference with a change or a mistake explain.
 
-    Raises Stopped.
+    `others` are wrong in a form of their own, such as a multiple, and have a pattern if a mistake that explains one of
+    the first explains them too. Raises Stopped.
     """
     subjects = _subjects(case, "gradients", wrong)
     found = evaluated_patterns(oracle, case, list(subjects.values()), again)
     subjects = {name: subject for name, subject in subjects.items() if name not in found}
     small = {name: subject for name, subject in subjects.items() if subject.right.numel() <= MAX_ELEMENTS}
     # A large one takes most of the time of a run.
-    return found | _slip_patterns(oracle, case, "gradients", small or subjects, again)
+    also = _subjects(case, "gradients", others)
+    return found | _slip_patterns(oracle, case, "gradients", small or subjects, again, also)
 
 
 def _slip_patterns(
-    oracle: Oracle, case: Case, table: Searched, subjects: Mapping[str, Subject], again: Again
+    oracle: Oracle,
+    case: Case,
+    table: Searched,
+    subjects: Mapping[str, Subject],
+    again: Again,
+    also: Mapping[str, Subject] = MappingProxyType({}),
 ) -> dict[str, Pattern]:
     """The patterns, by name, of outputs or gradients that one mistake in the reference explains.
 
     Of several, the one that explains most tensors. A few numbers may be explained by chance: theirs is a mistake that
-    explains a larger tensor too, or these numbers in another draw.
+    explains a larger tensor too, or these numbers in another draw. Those in `also` have the mistake of another tensor.
     """
     few = {name: subject for name, subject in subjects.items() if subject.right.numel() < FREE}
-    explaining = _explaining(oracle, case, table, subjects)
+    explaining = _explaining(oracle, case, table, subjects, also)
     explained = Counter(slip.what for those in explaining.values() for slip in those)
     found = {
-        name: max(those, key=lambda slip: explained[slip.what])
+        name: max(those, key=lambda slip: (explained[slip.what], len(slip.gradients)))
         for name, those in explaining.items()
         if those and name not in few
     }
-    if found:
-        sure = {slip.what for slip in found.values()}
+    sure = {slip.what for slip in found.values()}
+    sure |= {slip.what for those in explaining.values() for slip in those if _large(also, slip.gradients)}
+    if sure:
         found |= {name: slip for name in few for slip in reversed(explaining[name]) if slip.what in sure}
     elif few and (len(few) == len(subjects) or any(explaining.values())):
         found = _in_two_draws(oracle, case, table, few, explaining, again)
+    found |= {name: slip for slip in reversed(found.values()) for name in slip.gradients}
     return {name: Pattern(f"is that {slip.what}", slip.remedy) for name, slip in found.items()}
 
 
@@ -196,21 +210,39 @@ def _in_two_draws(
     return {}
 
 
+def _large(subjects: Mapping[str, Subject], names: Iterable[str]) -> bool:
+    """Whether one of these tensors has so many elements that no mistake explains it by chance."""
+    return any(subjects[name].right.numel() >= FREE for name in names)
+
+
 def _explaining(
-    oracle: Oracle, case: Case, table: Searched, subjects: Mapping[str, Subject]
+    oracle: Oracle,
+    case: Case,
+    table: Searched,
+    subjects: Mapping[str, Subject],
+    also: Mapping[str, Subject] = MappingProxyType({}),
 ) -> dict[str, list[Slipped]]:
-    """The mistakes that explain each tensor, up to the one with which none is left unexplained."""
+    """The mistakes that explain each tensor, up to the one with which none is left unexplained.
+
+    Of their gradients, they keep the names of those in `also` that they explain.
+    """
     found: dict[str, list[Slipped]] = {name: [] for name in subjects}
     large = [name for name, subject in subjects.items() if subject.right.numel() >= FREE]
-    made = output_slips(oracle, case) if table == "outputs" else slips(oracle, case, subjects)
+    made = output_slips(oracle, case) if table == "outputs" else slips(oracle, case, {*subjects, *also})
     for slip in _survived(made) if subjects else ():
         for name, subject in subjects.items():
             value = getattr(slip, table).get(name)
-            if value is not None and subject.explained(subject.actual - subject.beside(value)):
-                found[name].append(slip._replace(gradients={}, outputs={}))
+            if _explains(subject, value):
+                too = {other: None for other, theirs in slip.gradients.items() if _explains(also.get(other), theirs)}
+                found[name].append(slip._replace(gradients=too, outputs={}))
         if large and all(found.values()):
             break
     return found
+
+
+def _explains(subject: Subject | None, value: torch.Tensor | None) -> bool:
+    """Whether a wrong tensor is this one."""
+    return subject is not None and value is not None and subject.explained(subject.actual - subject.beside(value))
 
 
 def _survived(made: Iterator[Slipped]) -> Iterator[Slipped]:

@@ -435,9 +435,9 @@ def test_runs_of_the_reference_serve_all_gradients_and_end_with_the_time(monkeyp
         }
         monkeypatch.setattr(known_mistakes, "reference_gradients", counted)
         monkeypatch.setattr(search, "slips", lambda *_: iter(()))  # which have a time of their own
-        assert patterns_by_runs(oracle, case, wrong, lambda _: {}) == {}
+        assert patterns_by_runs(oracle, case, wrong, lambda _: {}, {}) == {}
         assert 0 < len(runs) < len(case.wrt)
         before = len(runs)
         oracle.budget = Budget(0.0)
-        patterns_by_runs(oracle, case, wrong, lambda _: {})
+        patterns_by_runs(oracle, case, wrong, lambda _: {}, {})
         assert len(runs) - before < before
