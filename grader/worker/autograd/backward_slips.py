@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -19,8 +20,8 @@ from torch._decomp import decomposition_table
 from grader import protocol as p
 from grader.worker.autograd.engine import OperatorMode
 from grader.worker.autograd.epsilons import epsilons
+from grader.worker.autograd.lost_terms import WHOLE, of_many
 from grader.worker.autograd.one_slip import SlipChoice, Slips, with_operand
-from grader.worker.autograd.other_functions import OVERWRITES
 from grader.worker.autograd.sources import Sources, alike, is_float
 from grader.worker.autograd.tails import tails
 
@@ -43,8 +44,8 @@ SIGNS = {"add": torch.ops.aten.sub.Tensor, "sub": torch.ops.aten.add.Tensor}
 """What takes its second operand with the other sign."""
 SIGN_DECIDES = ("threshold_backward", "leaky_relu_backward")
 """Derivatives for which the sign of their second operand decides."""
-WHOLE = "the backward"
-"""The place of an operator that is no step of a derivative."""
+USES = ", such as those that sum what several uses of a tensor give it"
+"""Follows the additions of a backward: most of them are autograd's own, which no line of the forward shows."""
 _NO_SYMPY = ModuleType("sympy")
 vars(_NO_SYMPY).update(Basic=type("Basic", (), {}))
 
@@ -115,7 +116,8 @@ class BackwardSlips(OperatorMode):
             for operand in args[:1]
             if self._within == "backward" and is_float(operand) and _stands_for(operand, right)
         ]
-        if alone and kind not in self._kinds and self._choice.chosen(f"every `{name}` of {self._place} left out"):
+        uses = USES if kind == ("add", WHOLE) else ""
+        if alone and kind not in self._kinds and self._choice.chosen(f"every `{name}` of {self._place} left out{uses}"):
             self._left_out = kind
         self._kinds.add(kind)
         if alone and kind == self._left_out:
@@ -137,7 +139,9 @@ class BackwardSlips(OperatorMode):
             others = [other for other, _ in operands if other != at]
             if _stands_for(operand, right) and (others or function.is_view):
                 left = " and ".join(self._described(function, other, args) for other in others)
-                yield f"a `{name}` of {self._place} {f'without {left}' if left else 'left out'}", operand.clone
+                what = f"a `{name}` of {self._place} {f'without {left}' if left else 'left out'}"
+                masked = name == "where" and at == 1 and args[2].dim() == 0 and not bool(args[2])
+                yield f"the mask of {self._step()} left out of {self._place}" if masked else what, operand.clone
         if name == "sum" and self._place != WHOLE and operands and operands[0][1].dim() == right.dim():
             yield f"a `sum` of {self._place} left out", operands[0][1].clone  # it is broadcast
         if name in SIGNS and len(operands) > 1:
@@ -149,7 +153,7 @@ class BackwardSlips(OperatorMode):
         if name in ("mul", "div") and len(operands) == 1 and type(args[1]) in (int, float):
             yield f"a `{name}` by {args[1]:.6g} of {self._place} left out", operands[0][1].clone
         if not function.is_view:
-            yield from _of_many(name, self._place, args, kwargs, right)
+            yield from of_many(name, self._place, args, kwargs, right)
         for what, compute in tails(name, function, args, kwargs):
             yield f"a {what} in {self._place}", compute
 
@@ -181,6 +185,14 @@ class BackwardSlips(OperatorMode):
                     taken = partial(with_operand, function, args, kwargs, at, other)
                     yield f"{what} in place of {self._sources.name_of(operand)}, {where}", taken
 
+    def _step(self) -> str:
+        """The forward's function that the engine differentiates, or the derivative that runs by its steps."""
+        node = torch._C._current_autograd_node()
+        if self._place != WHOLE or node is None:
+            return self._place
+        words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", re.sub(r"Backward\d*$", "", node.name())).lower()
+        return f"`{words}`"
+
     def _described(self, function: Any, at: int, args: tuple[Any, ...]) -> str:
         """An operand with what it is in the forward."""
         known = self._sources.name_of(args[at])
@@ -205,51 +217,6 @@ def _stands_for(operand: torch.Tensor, result: Any) -> bool:
     if not isinstance(result, torch.Tensor) or not alike(operand, result):
         return False
     return operand.data_ptr() != result.data_ptr() or operand.stride() != result.stride()
-
-
-def _of_many(name: str, place: str, args: tuple[Any, ...], kwargs: dict[str, Any], right: Any) -> Slips:
-    """Terms that are lost where many have one place, and borders on another side."""
-    if name == "sum" and len(args) == 1 and right.dim() == 0:  # as for an operand of one number
-        for dim in (dim for dim, extent in enumerate(args[0].shape) if extent > 1):
-            what = f"a `sum` of {place} that takes only index 0 (the first) of dimension {dim}"
-            yield what, partial(torch.sum, args[0].narrow(dim, 0, 1))
-    if name == "sum" and len(args) > 1 and isinstance(args[1], Sequence):
-        kept = any(args[2:]) or bool(kwargs.get("keepdim"))
-        for dim in args[1] if len(args[1]) < args[0].dim() or len(args[1]) > 1 else ():
-            first = args[0].narrow(dim, 0, 1)
-            what = f"a `sum` over dimension {dim % args[0].dim()} of {place} that takes only index 0 (the first)"
-            yield what, partial(torch.sum, first, list(args[1]), keepdim=kept)
-        own = args[1][0] % args[0].dim() if len(args[1]) == 1 else None
-        for dim, extent in enumerate(args[0].shape) if own is not None else ():
-            alike = extent == args[0].shape[own]
-            if dim != own and (alike or (place != WHOLE and kept)):  # if not alike, it is broadcast in a later step
-                shape = right.shape if alike else [*args[0].shape[:dim], 1, *args[0].shape[dim + 1 :]]
-                what = f"a `sum` over dimension {dim} for {own} of {place}"
-                yield what, partial(_summed, args[0], dim, shape)
-    if name in OVERWRITES:
-        yield f"`{name}` of {place} that keeps one of the values for an index", partial(OVERWRITES[name], *args[:4])
-    if name.startswith("max_pool") and name.endswith("_with_indices_backward"):
-        grad_output, value, indices = args[0].flatten(2), args[1], args[-1].flatten(2)
-        scattered = partial(torch.scatter, torch.zeros_like(value).flatten(2), 2, indices, grad_output)
-        yield f"`{name}` of {place} that keeps one of the values for an index", lambda: scattered().view_as(value)
-    if name == "constant_pad_nd":
-        for how, pad in other_sides(args[1]):
-            yield f"the borders of `{name}` in {place} {how}", partial(torch.constant_pad_nd, args[0], pad)
-
-
-def _summed(value: torch.Tensor, dim: int, shape: Sequence[int]) -> torch.Tensor:
-    return value.sum(dim).reshape(shape)
-
-
-def other_sides(pad: Sequence[int]) -> Iterator[tuple[str, list[int]]]:
-    """Borders that are on the other side of one dimension, or half on either."""
-    for at in range(0, len(pad), 2):
-        one, two = pad[at : at + 2]
-        if one != two:
-            yield "on the other side", [*pad[:at], two, one, *pad[at + 2 :]]
-            if (one + two) % 2 == 0:
-                half = (one + two) // 2
-                yield "half on either side", [*pad[:at], half, half, *pad[at + 2 :]]
 
 
 def _laid_out(wrong: Any, right: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch.nn import functional
 
-from grader.worker.autograd.backward_slips import other_sides
+from grader.worker.autograd.lost_terms import other_sides
 from grader.worker.autograd.one_slip import Slips
 from grader.worker.autograd.other_functions import name_of
 

@@ -36,9 +36,36 @@ def slips(function, *operands, within=None):
     return {slip.what: gradients(function, *operands, within=within, what=slip.what)[1] for slip in listed.slips}
 
 
+def masked(x):
+    return torch.where(x > 0, x, 0.5)
+
+
 def test_a_kind_of_operator_is_left_out():
     (found,) = slips(lambda x: x.cumsum(1), drawn(3, 5))["every `flip` of the backward left out"]
     torch.testing.assert_close(found, drawn(3, 5).cumsum(1))
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [("clamp", lambda x: x.clamp(-0.5, 0.5)), ("clamp_min", lambda x: x.clamp_min(0.1)), ("where", masked)],
+)
+def test_a_mask_is_left_out_and_named_by_its_function(name, function):
+    (found,) = slips(function, drawn(3, 5))[f"the mask of `{name}` left out of the backward"]
+    torch.testing.assert_close(found, drawn(3, 5))
+
+
+def test_only_one_use_of_a_tensor_gives_it_a_gradient():
+    name = "every `add` of the backward left out, such as those that sum what several uses of a tensor give it"
+    (found,) = slips(lambda x: torch.cat([x, 2 * x, 4 * x]), drawn(5))[name]
+    parts = [factor * part for factor, part in zip((1, 2, 4), drawn(15).view(3, 5), strict=True)]
+    assert any(torch.allclose(found, part) for part in parts)
+
+
+def test_of_the_samples_that_share_a_number_the_first_alone_counts():
+    x = drawn(3, 5)
+    found = slips(lambda x, gain: x * gain, x, torch.tensor(0.7, dtype=torch.float64))
+    name = "a `sum` of the backward that takes only index 0 (the first) of dimension 0"
+    torch.testing.assert_close(found[name][1], (drawn(3, 5) * x)[0].sum())
 
 
 def test_the_gate_of_an_activation_is_taken_for_a_constant():
