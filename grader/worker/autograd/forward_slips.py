@@ -215,6 +215,12 @@ def _at_bounds(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
         lower, upper = given.get("min_val", -1.0), given.get("max_val", 1.0)
         yield "`hardtanh` without its upper bound", partial(torch.clamp_min, args[0], lower)
         yield "`hardtanh` without its lower bound", partial(torch.clamp_max, args[0], upper)
+    if (name := name_of(function)) in ("clamp", "clip"):
+        both = ((1, "min"), (2, "max"))
+        lower, upper = (kwargs.get(bound, args[at] if at < len(args) else None) for at, bound in both)
+        if args and lower is not None and upper is not None:
+            yield f"`{name}` without its upper bound", partial(torch.clamp, args[0], min=lower)
+            yield f"`{name}` without its lower bound", partial(torch.clamp, args[0], max=upper)
 
 
 def _reduced_over(

@@ -63,6 +63,8 @@ def normed(x, dim):
             "`min_val` and `max_val` of `hardtanh` at their defaults",
             functional.hardtanh,
         ),
+        (lambda x: x.clamp(-0.5, 0.5), "`clamp` without its upper bound", lambda x: x.clamp_min(-0.5)),
+        (lambda x: torch.clip(x, max=1, min=0), "`clip` without its lower bound", lambda x: x.clamp_max(1)),
         (
             lambda x: functional.layer_norm(x, x.shape[2:]),
             "`layer_norm` over the last dimension alone",
