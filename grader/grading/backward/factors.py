@@ -12,7 +12,7 @@ from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.vjp import Product, gradients_of
 from grader.grading.compare import tolerance
 from grader.grading.compare.expected import Expected
-from grader.grading.compare.narrow_types import spacing
+from grader.grading.compare.narrow_types import is_narrow, spacing
 from grader.grading.compare.scaling import REDUCED_PRECISION, UNKNOWN_CONSTANT, factor_text, scale_remedy
 from grader.grading.oracle import known_mistakes
 from grader.grading.oracle.case import Case
@@ -101,6 +101,7 @@ def _with_factor_of_a_number(
     """The fault; that of a gradient of one element has its factor if other draws have the same. Raises Stopped.
 
     Each of them has a grad_output of its own: a sum over one sample alone may be the same share of the whole for one.
+    In 16 bits they have the first one's, as the errors of rounding are known for it alone.
     """
     expected = case.gradients[fault.name]
     if fault.explained or expected is None or expected.reference64.numel() != 1 or oracle.is_slow(case):
@@ -110,8 +111,11 @@ def _with_factor_of_a_number(
         yield actual.gradients[fault.name], expected
         for draw in range(1, 1 + OTHER_DRAWS):
             other = oracle.case(case.variant, training=case.training, draw=draw)
-            other = replace(other, cotangents=draw_cotangents(other.cotangents, candidate.device))
-            if (due := known_mistakes.gradients(oracle, other, "none").get(fault.name)) is not None:
+            due = other.gradients[fault.name]
+            if not is_narrow(expected.dtype):
+                other = replace(other, cotangents=draw_cotangents(other.cotangents, candidate.device))
+                due = known_mistakes.gradients(oracle, other, "none").get(fault.name)
+            if due is not None:
                 yield gradients_of(candidate, other).get(fault.name), due
 
     factor = agreed_factor(draws())

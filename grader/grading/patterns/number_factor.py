@@ -25,12 +25,15 @@ def agreed_factor(measured: Iterable[Measured]) -> float | None:
     """
     first: tuple[float, float] | None = None
     allowed, telling, narrow = 0.0, False, False
-    for ours, expected in measured:
+    draws = list(measured)
+    # A draw shows few errors of one number, and terms that cancel leave a small number as large an error as another.
+    error = max((expected.error_l2 for _, expected in draws), default=0.0)
+    for ours, expected in draws:
         factor, due = factor_of(ours, expected.reference64), float(expected.reference64)
         if factor is None or not math.isfinite(factor):
             return None
         narrow = is_narrow(expected.dtype)
-        allowed = max(allowed, _rounding(expected) * abs(factor))
+        allowed = max(allowed, _rounding(expected, error) * abs(factor))
         before, right = first = first or (factor, due)
         if abs(factor - before) > allowed or abs(before - 1) <= allowed:
             return None
@@ -45,11 +48,11 @@ def shown_factor(factor: float, expected: Expected) -> str:
     return f"{'about ' if is_narrow(expected.dtype) else ''}{factor_text(factor)}"
 
 
-def _rounding(expected: Expected) -> float:
-    """How much rounding changes the factor, relative to it."""
+def _rounding(expected: Expected, error: float) -> float:
+    """How much rounding changes the factor, relative to it, where it changes the number by this `error`."""
     if not is_narrow(expected.dtype):
         return ROUNDING_RESIDUAL
-    return spacing(expected.dtype) + expected.error_l2 / max(expected.norm, 1e-300)
+    return spacing(expected.dtype) + error / max(expected.norm, 1e-300)
 
 
 def _settled(factor: float, allowed: float) -> float:

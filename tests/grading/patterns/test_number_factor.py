@@ -1,5 +1,7 @@
 """The factor of single numbers in several draws."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -35,3 +37,17 @@ def test_what_is_no_multiple_has_no_factor(dtype, wrong):
 def test_numbers_that_hardly_vary_show_no_factor():
     """A term too many would be as good an explanation."""
     assert agreed_factor(measured(lambda right: 2 * right, torch.bfloat16, (0.731, 0.732, 0.733))) is None
+
+
+def test_a_small_number_may_be_off_by_the_rounding_of_a_large_one():
+    """Numbers of a bfloat16 grading: the terms of the first one cancel."""
+    draws = [
+        (torch.tensor([ours], dtype=torch.bfloat16), replace(expected, error_l2=error))
+        for (_, expected), ours, error in zip(
+            measured(float, torch.bfloat16, (0.20623, 1.81885, 2.36082)),
+            (0.404297, 3.640625, 4.75),
+            (0.0011, 0.0007, 0.007),
+            strict=True,
+        )
+    ]
+    assert agreed_factor(draws) == 2
