@@ -10,12 +10,14 @@ import torch
 
 from grader.grading.compare.scaling import factor_text, scale_of
 from grader.grading.messages import MAX_LISTED
+from grader.grading.oracle.case import is_input
 from grader.grading.patterns.pattern import FIT, FREE, Pattern, Region, Subject, dimensions
 from grader.grading.patterns.value_regions import by_row_value, by_value, named_by_index
 
 ONE_ELEMENT = (
     "look for what holds there alone: a bound, a tie, a rare value or length, or a second thread that writes it"
 )
+RARE = "look for what holds there alone: a bound, a tie, a rare value or length"
 
 
 def region(subject: Subject) -> Pattern | None:
@@ -91,7 +93,7 @@ def _scattered(subject: Subject) -> Pattern | None:
         return None
     # How many is said for the whole tensor, by the tolerance, which counts others.
     text = f"is wrong at {' and '.join(places)} only, in some of the elements there"
-    return Pattern(text, _box_remedy(hit), vague=True)
+    return Pattern(text, _box_remedy(subject, hit), vague=True)
 
 
 def _clear(subject: Subject, inside: torch.Tensor) -> bool:
@@ -164,16 +166,21 @@ def _box(subject: Subject) -> Iterator[Region]:
     kept = [mask if _regular(mask, int(mask.sum()) * FREE <= count) else torch.ones_like(mask) for mask in hit]
     text = [_indices(dim, mask, subject.shape) for dim, mask in enumerate(kept) if not bool(mask.all())]
     if text:
-        yield Region(f"at {' and '.join(text)}", _mask(kept, subject.wrong), _box_remedy(kept))
+        yield Region(f"at {' and '.join(text)}", _mask(kept, subject.wrong), _box_remedy(subject, kept))
 
 
-def _box_remedy(kept: Sequence[torch.Tensor]) -> str:
+def _box_remedy(subject: Subject, kept: Sequence[torch.Tensor]) -> str:
     """A short end points to a loop's bounds, a half to what is made of it alone, as by a gate.
 
-    So do parts of a joined tensor, as of queries, keys and values. A start that alone is right points to what has no
-    effect there.
+    So do parts of a joined tensor, as of queries, keys and values, and one of a few rows of a parameter. A start that
+    alone is right points to what has no effect there, and a place within three dimensions to a value.
     """
     chosen = [mask for mask in kept if not bool(mask.all())]
+    rows = kept[0]
+    if len(chosen) == 1 and int(rows.sum()) == 1 and 2 < len(rows) <= FREE and not is_input(subject.name):
+        return f"check what is computed from that one of {len(rows)} alone, as of a gate or a head"
+    if len(chosen) > 2 and any(int(mask.sum()) == 1 for mask in chosen):
+        return RARE
     if any(
         2 * int(mask.sum()) == len(mask) > 2
         and (bool(mask[: len(mask) // 2].all()) or bool(mask[len(mask) // 2 :].all()))
@@ -214,6 +221,8 @@ def _outside_box(subject: Subject) -> Iterator[Region]:
     # Of six samples, two that are wrong for another reason are the first and the last once in 15 times.
     if len(inner) == 1 and math.comb(len(kept[inner[0]]), low[0] + high[0]) < 16 * FREE:
         return
+    if len(inner) > 1 and inner[0] == 0 and len(subject.shape) > 2:
+        return  # of samples, and no border
     sides = zip(inner, low, high, strict=True)
     if not all(bool(kept[dim][first : len(kept[dim]) - last].all()) for dim, first, last in sides):
         return

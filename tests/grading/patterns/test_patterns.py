@@ -14,7 +14,7 @@ from grader.grading.oracle.case import Case
 from grader.grading.patterns import pattern, search
 from grader.grading.patterns.elementwise import overwritten
 from grader.grading.patterns.pattern import Subject
-from grader.grading.patterns.regions import at_zeros, vague_region
+from grader.grading.patterns.regions import RARE, at_zeros, border, vague_region
 from grader.grading.patterns.search import SEARCHES, _survived, at_ties, patterns_by_runs
 from grader.grading.patterns.terms import missing_factor, single_term
 from grader.grading.patterns.unwritten import unwritten
@@ -370,6 +370,36 @@ def test_other_rows_are_in_no_order():
 def test_a_mean_without_its_divisor_overwrites_nothing():
     e, counts = Example(6), torch.arange(1, ROWS + 1).double()[:, None]
     assert overwritten(e.subject(e.g[e.target % ROWS], e.g[e.target % ROWS] / counts)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "place", "remedy"),
+    [
+        ("gates", (3, 64), (2,), "check what is computed from that one of 3 alone, as of a gate or a head"),
+        ("input[0]", (3, 64), (2,), "check the loop bounds there"),
+        ("filters", (4, 16, 3), (slice(None), slice(None), 2), "check the loop bounds there"),
+        ("input[0]", (4, 6, 8), (1, slice(4, None), slice(4)), RARE),
+    ],
+)
+def test_what_a_place_points_to_depends_on_the_tensor(name, shape, place, remedy):
+    e = Example(9)
+    right = e.right.view(shape)
+    actual = right.clone()
+    actual[place] += e.g.view(shape)[place]
+    subject = e.subject(actual, right)
+    subject.name = name
+    assert vague_region(subject).remedy == remedy
+
+
+def test_all_but_a_part_of_one_sample_is_no_border():
+    e = Example(9)
+    right = e.right.view(2, 6, 16)
+    actual = right + e.g.view(2, 6, 16)
+    actual[1, 3:] = right[1, 3:]
+    assert border(e.subject(actual, right)) is None
+    padded = right + e.g.view(2, 6, 16)
+    padded[:, 1:, 2:] = right[:, 1:, 2:]
+    assert border(e.subject(padded, right)).text.startswith("is wrong on the border: at index 0 of dimension 1")
 
 
 def test_one_wrong_element_is_named_unless_rounding_surrounds_it():
