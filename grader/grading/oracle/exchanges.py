@@ -24,6 +24,12 @@ class Exchange(NamedTuple):
 
 def of_operands(case: Case) -> Iterator[Exchange]:
     """Yields exchanges of inputs and of parameters, and parameters that are turned."""
+    given = {f"input[{at}]": value for at, value in enumerate(case.inputs) if isinstance(value, torch.Tensor)}
+    integers = {name: value for name, value in given.items() if value.dtype in (torch.int64, torch.int32)}
+    for (one, first), (other, second) in itertools.combinations(integers.items(), 2):
+        if first.shape == second.shape and first.dtype == second.dtype and _may_index_alike(first, second):
+            changed = case.with_operand(one, second).with_operand(other, first)
+            yield Exchange(f"{case.shown([one, other])} exchanged", "check which argument is which", changed)
     for kind in (True, False):
         operands = {name: case.operand(name) for name in case.wrt if is_input(name) is kind}
         remedy = f"check which {'argument' if kind else 'parameter'} is which"
@@ -33,6 +39,12 @@ def of_operands(case: Case) -> Iterator[Exchange]:
                 yield Exchange(f"{case.shown([one, other])} exchanged", remedy, changed)
     for name, how, remedy, value in turned(case):
         yield Exchange(f"`{case.operand_names[name]}` {how}", remedy, case.with_operand(name, value))
+
+
+def _may_index_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether each may stand for the other: on a GPU, whose context an index out of range ends, of one range."""
+    on_cpu = one.is_cpu and other.is_cpu
+    return bool(one.numel()) and (on_cpu or (one.aminmax() == other.aminmax()))
 
 
 def turned(case: Case) -> Iterator[tuple[str, str, str, torch.Tensor]]:

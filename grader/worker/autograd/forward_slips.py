@@ -69,7 +69,7 @@ class ForwardSlips(OneSlip):
         self._note((*args, *kwargs.values()))
         for what, compute in (
             *self._choices.slips(function, args, kwargs, result),
-            *opposite(function, args, kwargs),
+            *opposite(function, args, kwargs, result),
             *(() if isinstance(result, torch.Tensor) else tails(name_of(function), function, args, kwargs)),
         ):
             if self._choice.chosen(what):
@@ -88,7 +88,7 @@ class ForwardSlips(OneSlip):
             *self._scales.slips(function, args),
             *of_fewer(function, args, kwargs, result),
             *(() if self._keeps_values and torch.is_grad_enabled() else left_out(function, args, result)),
-            *like(function, args),
+            *like(function, args, kwargs),
             *self._order.slips(function, args, kwargs, result),
             *epsilons(name_of(function), function, args, kwargs),
             *tails(name_of(function), function, args, kwargs),

@@ -35,7 +35,13 @@ LIKE: dict[str, tuple[tuple[str, Callable[..., torch.Tensor]], ...]] = {
     "leaky_relu": (("`relu`", torch.relu),),
 }
 """Functions of one argument that are taken for others, by name: in words, and to compute."""
-
+GREATEST: dict[str, tuple[str, Callable[..., torch.Tensor]]] = {
+    "logaddexp": ("`maximum`", torch.maximum),
+    "logsumexp": ("`amax`", torch.amax),
+}
+"""What is left of a sum of exponentials in its logarithm if only the greatest counts, by name."""
+PARTING = ("chunk", "split", "tensor_split", "unbind")
+"""Functions that take a tensor apart, by name."""
 
 ARITHMETIC = ("add", "sub", "rsub", "mul", "div", "truediv", "rtruediv", "pow", "maximum", "minimum")
 """Functions of two operands, by name."""
@@ -79,21 +85,29 @@ def name_of(function: Callable[..., Any]) -> str:
     return getattr(function, "__name__", "").strip("_")
 
 
-def opposite(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Slips:
-    """The other end of an order, of values and indices, or a sum for a mean.
+def opposite(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Slips:
+    """The other end of an order, of values and indices, a sum for a mean, or two parts exchanged.
 
     None of them is a mistake of a backward of right outputs.
     """
     name = getattr(function, "__name__", "")
+    parts: Any = result if name in PARTING and not torch.is_grad_enabled() else ()
+    if len(parts) == 2 and parts[0].shape == parts[1].shape:
+        yield f"the two results of `{name}` exchanged", lambda: type(parts)(parts[::-1])
     if name in OPPOSITES and not torch.is_grad_enabled():
         yield f"`{OPPOSITES[name]}` in place of `{name}`", partial(getattr(torch, OPPOSITES[name]), *args, **kwargs)
 
 
-def like(function: Callable[..., Any], args: tuple[Any, ...]) -> Slips:
+def like(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Slips:
     """Another function of nearly the same values."""
     name = getattr(function, "__name__", "")
     for other, compute in LIKE.get(name, ()):
         yield f"{other} in place of `{name}`", partial(compute, args[0])
+    if name in GREATEST and len(args) > 1:
+        other, compute = GREATEST[name]
+        yield f"{other} in place of `{name}`", partial(compute, *args, **kwargs)
+    if name == "embedding_bag" and kwargs.get("mode") == "mean":
+        yield "the sum of `embedding_bag` in place of its mean", partial(function, *args, **{**kwargs, "mode": "sum"})
     if "avg_pool" in name and not torch.is_grad_enabled():
         greatest = name.replace("avg", "max")
         yield f"`{greatest}` in place of `{name}`", partial(getattr(functional, greatest), *args[:4])

@@ -8,6 +8,9 @@ from grader.protocol import Slip
 from grader.worker.autograd.changes import changed_forward
 from grader.worker.autograd.substitutes import substituted
 
+BAGS = torch.tensor([[0, 4, 2], [3, 3, 1]])
+"""Rows of a table, by bag."""
+
 
 def drawn(*shape):
     return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=torch.float64)
@@ -23,6 +26,10 @@ def slips(function, *operands, within="forward"):
         return mode.slips, result
 
     return {slip.what: one(slip.what)[1] for slip in one()[0]}
+
+
+def gated(value, gate):
+    return value * torch.sigmoid(gate)
 
 
 def normed(x, dim):
@@ -62,6 +69,17 @@ def normed(x, dim):
             lambda x: functional.hardtanh(x, -0.5, 0.5),
             "`min_val` and `max_val` of `hardtanh` at their defaults",
             functional.hardtanh,
+        ),
+        (
+            lambda x: torch.logaddexp(x, x.flip(0)),
+            "`maximum` in place of `logaddexp`",
+            lambda x: torch.maximum(x, x.flip(0)),
+        ),
+        (lambda x: x.logsumexp(2), "`amax` in place of `logsumexp`", lambda x: x.amax(2)),
+        (
+            lambda x: functional.embedding_bag(BAGS, x[0, 0], mode="mean"),
+            "the sum of `embedding_bag` in place of its mean",
+            lambda x: functional.embedding_bag(BAGS, x[0, 0], mode="sum"),
         ),
         (lambda x: x.clamp(-0.5, 0.5), "`clamp` without its upper bound", lambda x: x.clamp_min(-0.5)),
         (lambda x: torch.clip(x, max=1, min=0), "`clip` without its lower bound", lambda x: x.clamp_max(1)),
@@ -237,6 +255,11 @@ def test_layers_of_one_shape_are_told_apart_by_their_parameters():
             lambda x: functional.layer_norm(x, x.shape[-1:], eps=0.1),
             "`sub` without its second operand of shape [3, 4, 5, 1] in `layer_norm`",
             lambda x: x * (x.square().mean(-1, keepdim=True) + 0.1).rsqrt(),
+        ),
+        (
+            lambda x: gated(*x.chunk(2, 3)),
+            "the two results of `chunk` exchanged",
+            lambda x: gated(*x.chunk(2, 3)[::-1]),
         ),
     ],
 )
