@@ -17,7 +17,7 @@ from grader import protocol as p
 from grader.errors import ReferenceRefused
 from grader.executor import TensorSpec
 from grader.grading.compare.blocks import LARGE_BYTES
-from grader.grading.oracle.case import is_input, nbytes_of
+from grader.grading.oracle.case import nbytes_of
 from grader.grading.oracle.evaluation import Evaluation, Pass, widened
 from grader.grading.oracle.fewer_rows import LEAST_ROWS
 from grader.grading.oracle.traits import Traits
@@ -59,7 +59,7 @@ class Halves(NamedTuple):
         """The results of the first rows, computed in two halves."""
         traits = self._traits_of(rows // 2)
         first, second = (next(self.ask(traits, [self._part(start, start + rows // 2)])) for start in (0, rows // 2))
-        wanted = self._traits_of(rows).output_specs()
+        wanted, of_half = self._traits_of(rows).output_specs(), self._part(0, rows // 2).operands()
         outputs = {name: _stacked(first.outputs[name], second.outputs[name], spec) for name, spec in wanted.items()}
         gradients: dict[str, torch.Tensor | None] = {}
         for name, spec in self._part(0, rows).operands().items():
@@ -67,7 +67,7 @@ class Halves(NamedTuple):
             if ours is None or theirs is None:
                 gradients[name] = ours if theirs is None else theirs
             else:
-                gradients[name] = _stacked(ours, theirs, spec) if self._is_cut(name) else ours + theirs
+                gradients[name] = ours + theirs if spec == of_half[name] else _stacked(ours, theirs, spec)
         return Evaluation(outputs, gradients, {})
 
     def _part(self, start: int, stop: int) -> Pass:
@@ -81,8 +81,10 @@ class Halves(NamedTuple):
         )
         return self.traits._replace(outputs=outputs)
 
-    def _is_cut(self, name: str) -> bool:
-        return is_input(name) and _has_rows(self.whole.inputs[int(name[6:-1])], self.rows)
+    def adds(self) -> list[TensorSpec]:
+        """The gradients that are the sum of those of both halves."""
+        of_half = self._part(0, self.rows // 2).operands()
+        return [spec for name, spec in self.whole.operands().items() if spec == of_half[name]]
 
 
 def halves(ask: AskOf, traits: Traits, whole: Pass) -> Halves | None:
@@ -93,20 +95,17 @@ def halves(ask: AskOf, traits: Traits, whole: Pass) -> Halves | None:
     if rows < 4 * LEAST_ROWS or rows % 2 or not batched or traits.buffers or traits.stochastic:
         return None
     found = Halves(ask, traits, whole, rows)
-    added = (spec for name, spec in whole.operands().items() if not found._is_cut(name))
     if nbytes_of(whole.sent().values()) + whole.returned_bytes(traits) <= p.SPARE_BYTES:
         return None
-    if any(2 * spec.nbytes >= LARGE_BYTES for spec in added):  # whose halves come back in float32
+    if any(2 * spec.nbytes >= LARGE_BYTES for spec in found.adds()):  # whose halves come back in float32
         return None
     return found if found.agree() else None
 
 
-def _has_rows(value: object, rows: int) -> bool:
-    return isinstance(value, torch.Tensor) and value.dim() > 0 and value.shape[0] == rows
-
-
 def _cut(value: object, rows: int, start: int, stop: int) -> object:
-    return value[start:stop] if isinstance(value, torch.Tensor) and _has_rows(value, rows) else value
+    if isinstance(value, torch.Tensor) and value.dim() > 0 and value.shape[0] == rows:
+        return value[start:stop]
+    return value
 
 
 def _stacked(first: torch.Tensor, second: torch.Tensor, spec: TensorSpec) -> torch.Tensor:

@@ -140,15 +140,21 @@ def _useless(value: torch.Tensor) -> int:
 def _filled(value: torch.Tensor, size: float) -> torch.Tensor:
     """The tensor with `size` times some of its other elements in place of zeros, unless all are zero.
 
-    Together they have no larger norm than the others, so that an identity stays about as large as it is.
+    Together they have no larger norm than the others, so that an identity stays about as large as it is. As few zeros
+    as a uniform draw of float32 has by chance stay: gigabytes of parameters would be copied for them.
     """
-    if not (is_float(value) or value.is_complex()) or not bool((zero := value == 0).any()):
+    if not (is_float(value) or value.is_complex()):
         return value
-    others, count = value[~zero], int(zero.sum())
-    if not others.numel():
+    zeros = (value == 0).flatten().nonzero().squeeze(1)
+    count, others = zeros.numel(), value.numel() - zeros.numel()
+    if not others or count <= 4 * torch.finfo(torch.float32).eps * value.numel():
         return value
-    chosen = others[torch.randint(others.numel(), (count,), device=value.device)]
-    return value.masked_scatter(zero, size * min(1.0, (others.numel() / count) ** 0.5) * chosen)
+    # Few zeros leave a choice from all elements, of which next to none is zero.
+    among = value.flatten() if count < others else value[value != 0]
+    chosen = among[torch.randint(among.numel(), (count,), device=value.device)]
+    filled = value.flatten().clone()
+    filled[zeros] = size * min(1.0, (others / count) ** 0.5) * chosen
+    return filled.view(value.shape)
 
 
 def _trained(value: torch.Tensor, limit: str, draw: int, *, learned: bool, varies: bool) -> torch.Tensor:

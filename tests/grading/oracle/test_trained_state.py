@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from grader.errors import ReferenceRefused
-from grader.grading.oracle.trained_state import as_trained, first_training, positive
+from grader.grading.oracle.trained_state import _filled, as_trained, first_training, positive
 from grader.grading.oracle.traits import Traits
 from grader.protocol import TensorInfo
 
@@ -128,3 +128,12 @@ def test_signs_are_put_back():
     moved = {"w": torch.tensor([-2.0, 3.0, -1.0]), "v": torch.tensor([-1.0])}
     assert positive(moved, before, frozenset(["w"]))["w"].tolist() == [2.0, 3.0, -1.0]
     assert positive(moved, before, frozenset(["w"]))["v"].tolist() == [-1.0]
+
+
+def test_zeros_by_chance_stay_and_gigabytes_are_not_copied_for_them():
+    weight = torch.full((1 << 22,), 0.5)
+    weight[7] = 0
+    assert _filled(weight, 1.0) is weight
+    weight[:64] = 0
+    filled = _filled(weight, 1.0)
+    assert bool((filled == 0.5).all())
