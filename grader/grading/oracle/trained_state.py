@@ -149,9 +149,11 @@ def _filled(value: torch.Tensor, size: float) -> torch.Tensor:
     count, others = zeros.numel(), value.numel() - zeros.numel()
     if not others or count <= 4 * torch.finfo(torch.float32).eps * value.numel():
         return value
-    # Few zeros leave a choice from all elements, of which next to none is zero.
+    # Where most are zero, the others are copied; elsewhere a choice that is zero is made again.
     among = value.flatten() if count < others else value[value != 0]
     chosen = among[torch.randint(among.numel(), (count,), device=value.device)]
+    while (again := (chosen == 0).nonzero().squeeze(1)).numel():
+        chosen[again] = among[torch.randint(among.numel(), (again.numel(),), device=value.device)]
     filled = value.flatten().clone()
     filled[zeros] = size * min(1.0, (others / count) ** 0.5) * chosen
     return filled.view(value.shape)
