@@ -48,8 +48,7 @@ def dependence(candidate: Candidate, oracle: Oracle, case: Case, output: str) ->
             break
         label = case.operand_names.get(name, name)
         if same_bits(usual, value):
-            if _right_moves(oracle, case, other, output):
-                ignored[name] = label
+            ignored[name] = label
         elif (
             name not in codes
             and case.gradients.get(name) is None
@@ -57,13 +56,17 @@ def dependence(candidate: Candidate, oracle: Oracle, case: Case, output: str) ->
             and not _right_moves(oracle, case, other, output)
         ):
             used.append(label)
-    operands = [name for name in ignored if name not in codes]
-    if operands:  # behind a saturated function, only a large change has an effect
-        negated = [case.with_operand(name, -case.operand(name)) for name in operands]
-        usual, *after = _outputs(candidate, [case, *negated], output)
-        for name, value in zip(operands, after, strict=True):
+    # Only a large change of a small bias shows in the right output, and behind a saturated function in any.
+    negated = {name: case.with_operand(name, -case.operand(name)) for name in ignored if name not in codes}
+    if negated:
+        usual, *after = _outputs(candidate, [case, *negated.values()], output)
+        for name, value in zip(negated, after, strict=True):
             if usual is None or value is None or not same_bits(usual, value):
                 del ignored[name]
+    for name in [*ignored]:
+        changed = [others[name], *([negated[name]] if name in negated else [])]
+        if not any(_right_moves(oracle, case, other, output) for other in changed):
+            del ignored[name]
     if ignored:
         remedy = "compute it from them in every forward, and from no copy that was made before"
         return f"a change of {in_backticks(list(ignored.values()))} has no effect on it", remedy
@@ -103,4 +106,5 @@ def _right_moves(oracle: Oracle, case: Case, other: Case, output: str) -> bool:
         expected, due = case.outputs[output], variations.outputs_of(oracle, other)[output]
     except ReferenceRefused:
         return False
-    return not tolerance.passes(expected, due.reference64.to(expected.dtype))
+    defined = not due.reference64.isnan().any()  # a negated variance has no root
+    return defined and not tolerance.passes(expected, due.reference64.to(expected.dtype))
