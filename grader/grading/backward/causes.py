@@ -55,7 +55,7 @@ def explain(
         found = [*(one for one in found if one.code not in about), *describe(faults, case.name)]
         remedy = faults[0].remedy if faults[0].explained else None
         # A branch that no element of the other mode's draw reaches is wrong there too.
-        other_mode = other_mode and not any(fault.by_value for fault in faults)
+        other_mode = other_mode and not any(fault.pattern is not None and fault.pattern.by_value for fault in faults)
     if other_mode:
         found = _only_in_this_mode(case, found, remedy or _of_other_mode(oracle, case, judged))
     return errors_first([*found, *_others(causes)])

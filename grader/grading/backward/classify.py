@@ -39,37 +39,30 @@ class GradientFault:
     """The largest element of the gradient that should, or should not, be there."""
     size_of: str = ""
     """What `size` measures, in front of the number."""
-    pattern: str = ""
-    """What the wrong elements have in common: follows "gradient of `x`" in a sentence."""
-    vague: bool = False
-    """Whether the pattern says which elements are wrong, but not what value they have."""
-    by_value: bool = False
-    """The pattern tells wrong elements by values of a tensor."""
+    pattern: Pattern | None = None
+    """What the wrong elements have in common."""
     slight: bool = False
     """The error is no larger than what rounding to a narrower type leaves."""
 
     @property
     def explained(self) -> bool:
         """Whether something is known of its cause."""
-        return self.code != "grad_wrong" or bool(self.pattern) or self.amount is None
+        return self.code != "grad_wrong" or self.pattern is not None or self.amount is None
+
+    @property
+    def vague(self) -> bool:
+        """Whether its pattern says which elements are wrong, but not what value they have."""
+        return self.pattern is not None and self.pattern.vague
 
     @property
     def has_form(self) -> bool:
         """Whether the wrong values have a form that a mistake elsewhere may have given them."""
-        with_pattern = self.code == "grad_wrong" and bool(self.pattern) and not self.vague
+        with_pattern = self.code == "grad_wrong" and self.pattern is not None and not self.pattern.vague
         return with_pattern or self.code in ("grad_scaled", "grad_zero")
 
     def with_pattern(self, pattern: Pattern) -> GradientFault:
         """The same fault with what its wrong elements have in common."""
-        return replace(
-            self,
-            code=pattern.code,
-            pattern=pattern.text,
-            remedy=pattern.remedy,
-            vague=pattern.vague,
-            by_value=pattern.by_value,
-            factor=None,
-        )
+        return replace(self, code=pattern.code, pattern=pattern, remedy=pattern.remedy, factor=None)
 
 
 def classify(case: Case, actual: Product) -> tuple[list[TensorCheck], list[GradientFault]]:
@@ -88,7 +81,7 @@ def classify(case: Case, actual: Product) -> tuple[list[TensorCheck], list[Gradi
         if fault is not None and fault.code == "grad_wrong":
             fault = _in_anothers_place(case, actual, fault)
         if fault is not None:
-            text = f"is {fault.text}" if fault.text else fault.pattern
+            text = f"is {fault.text}" if fault.text else str(fault.pattern)
             amount = f", {fault.amount}" if fault.amount else ""
             check = check.model_copy(update={"message": f"gradient of `{fault.operand}` {text}{amount}"})
             faults.append(fault)
@@ -203,7 +196,7 @@ def wrong_fault(name: str, label: str, check: TensorCheck, gradient: torch.Tenso
     remedy = f"{nothing_found(gradient)}; {STEP_BY_STEP}"
     if not places.wrong:  # errors are small beside the tensor: the comparison says which are not beside their elements
         seen = (check.message or "").removeprefix(f"{expected.name} ")
-        return GradientFault("grad_wrong", name, label, "", remedy, "", pattern=seen, vague=True)
+        return GradientFault("grad_wrong", name, label, "", remedy, "", pattern=Pattern(seen, remedy, vague=True))
     text = f"wrong in {places.wrong} of {gradient.numel()} elements"
     slight = (check.rel_rms_error or 0.0) <= torch.finfo(torch.bfloat16).eps
     fault = GradientFault("grad_wrong", name, label, text, remedy, amount, slight=slight)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -22,9 +21,6 @@ from grader.grading.patterns.pattern import within_time
 from grader.grading.patterns.rounded import confirmed_roundings
 from grader.grading.patterns.search import find_pattern, patterns_by_runs
 from grader.verdict.models import Diagnosis
-
-CALLS = re.compile(r", in (call \d+ of \d+|both calls|all \d+ calls)$")
-"""Ends a pattern: in which calls of a function the mistake is made."""
 
 
 def describe(faults: Sequence[GradientFault], case_name: str) -> list[Diagnosis]:
@@ -109,8 +105,8 @@ def _diagnosis(group: Sequence[GradientFault], case_name: str, rest: Sequence[Gr
     remedies = "; ".join(dict.fromkeys(fault.remedy for fault in group))
     what, amount = "; ".join(_sentences(group)), None
     first, *others = group
-    if first.pattern:
-        detail["pattern"] = first.pattern
+    if first.pattern is not None:
+        detail["pattern"] = str(first.pattern)
     if first.amount is not None:
         what, amount, remedies = _at_length(first, others), first.amount, first.remedy
     if rest:
@@ -122,21 +118,26 @@ def _diagnosis(group: Sequence[GradientFault], case_name: str, rest: Sequence[Gr
 def _at_length(first: GradientFault, others: Sequence[GradientFault]) -> str:
     """The first gradient by its pattern, and the others: those with its mistake, with one of their own, the rest."""
     what = f"gradient of `{first.operand}` {first.pattern or f'is {first.text}'}"
-    if first.pattern and first.text:
+    if first.pattern is not None and first.text:
         what += f": {first.text}"
-    by_pattern: dict[str, list[GradientFault]] = {}
+    by_mistake: dict[tuple[str, str], list[GradientFault]] = {}
     for other in others:
-        by_pattern.setdefault(other.pattern, []).append(other)
-    rest = by_pattern.pop("", [])
-    mistake = CALLS.sub("", first.pattern)
-    likewise = by_pattern.pop(first.pattern, [])
+        by_mistake.setdefault(_mistake(other), []).append(other)
+    rest = by_mistake.pop(("", ""), [])
+    mistake, _ = _mistake(first)
+    likewise = by_mistake.pop(_mistake(first), [])
     what += f"; likewise {in_backticks(_operands(likewise))}" if likewise else ""
-    for pattern in [pattern for pattern in by_pattern if CALLS.sub("", pattern) == mistake]:
-        what += f"; likewise {in_backticks(_operands(by_pattern.pop(pattern)))}{pattern.removeprefix(mistake)}"
-    for pattern, (one, *more) in by_pattern.items():
-        what += f"; that of `{one.operand}` {pattern}"
+    for key in [key for key in by_mistake if key[0] == mistake]:
+        what += f"; likewise {in_backticks(_operands(by_mistake.pop(key)))}{key[1]}"
+    for (its_mistake, calls), (one, *more) in by_mistake.items():
+        what += f"; that of `{one.operand}` {its_mistake}{calls}"
         what += f"; likewise {in_backticks(_operands(more))}" if more else ""
     return what + (f"; {in_backticks(_operands(rest))} {_are(rest)} wrong too" if rest else "")
+
+
+def _mistake(fault: GradientFault) -> tuple[str, str]:
+    """The text of its pattern, and in which calls of a function the mistake is made; empty without a pattern."""
+    return ("", "") if fault.pattern is None else (fault.pattern.text, fault.pattern.calls)
 
 
 def _sentences(group: Sequence[GradientFault]) -> list[str]:

@@ -50,7 +50,7 @@ def _with_named_factors(
         replace(
             fault,
             code="grad_scaled",
-            text=f"{factor_text(factor)} times the reference's, {pattern.text}",
+            text=f"{factor_text(factor)} times the reference's, {pattern}",
             remedy=pattern.remedy,
             amount=None,
             factor=factor,

@@ -101,7 +101,7 @@ def rounded_gradients(candidate: Candidate, oracle: Oracle, case: Case, actual: 
         return []
     operands = [case.operand_names[name] for name in found]
     (_, pattern), *others = found.items()
-    what = f"gradient of `{operands[0]}` {pattern.text}"
+    what = f"gradient of `{operands[0]}` {pattern}"
     if others:
         what += f"; so {'do' if len(others) > 1 else 'does'} {in_backticks(operands[1:])}"
     detail = {"operands": operands}

@@ -174,7 +174,7 @@ def _named_factor(output: Mismatch) -> Diagnosis | None:
     pattern = named_factors(oracle, case, {name: factor}, again).get(name)
     if factor is None or pattern is None:
         return None
-    what = f"{name} is {factor_text(factor)} times the reference's, {pattern.text}; {output.wrong}"
+    what = f"{name} is {factor_text(factor)} times the reference's, {pattern}; {output.wrong}"
     return diagnose("output_wrong", what, where=case.where, remedy=pattern.remedy)
 
 
@@ -199,7 +199,7 @@ def _pattern(output: Mismatch) -> Diagnosis | None:
 
 def _of_pattern(output: Mismatch, pattern: Pattern) -> Diagnosis:
     code = "output_wrong" if pattern.code == "grad_wrong" else pattern.code
-    what = f"{output.name} {pattern.text}; {output.wrong}"
+    what = f"{output.name} {pattern}; {output.wrong}"
     return diagnose(code, what, where=output.case.where, remedy=pattern.remedy)
 
 

@@ -162,7 +162,7 @@ def judge_case(candidate: Candidate, oracle: Oracle, case: Case) -> tuple[list[T
     actual = {check.name: result.sealed.get(p.output_source("a", check.name)) for check in checks}
     for name, pattern in confirmed_roundings(oracle, case, "outputs", actual, partial(outputs_of, candidate)).items():
         checks = [one.model_copy(update={"status": "failed"}) if one.name == name else one for one in checks]
-        return checks, diagnose(pattern.code, f"{name} {pattern.text}", where=case.where, remedy=pattern.remedy)
+        return checks, diagnose(pattern.code, f"{name} {pattern}", where=case.where, remedy=pattern.remedy)
     if not case.values_comparable:
         other_distribution = judge_distribution(candidate, oracle, case)
         if other_distribution is not None:
@@ -203,7 +203,7 @@ def _shortly_explained(case: Case, check: TensorCheck, sealed: torch.Tensor) -> 
     """The diagnosis where the device's memory is too short to look for more than the place."""
     seen, where = check.message or f"{check.name} is wrong", stretch(sealed, case.outputs[check.name])
     if where is not None:
-        return diagnose("output_wrong", f"{check.name} {where.text}; {seen}", where=case.where, remedy=where.remedy)
+        return diagnose("output_wrong", f"{check.name} {where}; {seen}", where=case.where, remedy=where.remedy)
     remedy = "the device's memory is too short to look for a pattern; compare intermediate results, step by step"
     return diagnose("output_wrong", seen, where=case.where, remedy=remedy)
 

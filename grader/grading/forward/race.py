@@ -71,7 +71,7 @@ def race_of_wrong_forward(candidate: Candidate, case: Case, message: str) -> Dia
         drawn = f"{message}; it draws random numbers, where the reference draws none"
         return _race(drawn, case, repeats.count, remedy=remedy)
     pattern = unwritten(case, name, case.outputs[name], [value for value in repeats.outputs(name) if value is not None])
-    how = f"are wrong {pattern.text}" if pattern else "are all wrong, and differ by more than rounding"
+    how = f"are wrong {pattern}" if pattern else "are all wrong, and differ by more than rounding"
     raced = f"{message}; {repeats.count} equal forwards {how}"
     return _race(raced, case, repeats.count, remedy=pattern.remedy if pattern else VARIES)
 

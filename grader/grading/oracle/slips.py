@@ -51,6 +51,13 @@ class Slipped(NamedTuple):
     remedy: str
     gradients: Mapping[str, torch.Tensor | None]
     outputs: Mapping[str, torch.Tensor]
+    calls: str = ""
+    """In which of several calls of a function the mistake is made: follows `what`."""
+
+    @property
+    def text(self) -> str:
+        """The mistake and its calls, which no other has."""
+        return self.what + self.calls
 
 
 def slips(oracle: Oracle, case: Case, wrt: Collection[str]) -> Iterator[Slipped]:
@@ -119,21 +126,27 @@ def _of_kind(oracle: Oracle, case: Case, plain: Pass, within: Within, end: float
         for (one, turn), found in zip(tried, _answers(oracle, case, passes), strict=True):
             refused += found is None
             if found is not None and found.changed:
-                what = _worded(case, one, turn) + (" in a recomputed forward" if within == "recomputed" else "")
-                yield Slipped(f"of the reference with {what}", WHERE[within], found.gradients, found.outputs)
+                what = f"of the reference with {_worded(case, one)}"
+                what += " in a recomputed forward" if within == "recomputed" else ""
+                yield Slipped(what, WHERE[within], found.gradients, found.outputs, _calls(one, turn))
         if refused == len(tried) > 1:  # whatever changes: the fault is not in the slips
             return
 
 
-def _worded(case: Case, slip: p.PossibleSlip, turn: int | None) -> str:
-    """A slip with the names that operands have in messages, and in which calls it was made."""
+def _worded(case: Case, slip: p.PossibleSlip) -> str:
+    """A slip with the names that operands have in messages."""
     what = slip.what
     for name, shown in case.operand_names.items():
         what = what.replace(f"`{name}`", f"`{shown}`")
+    return what
+
+
+def _calls(slip: p.PossibleSlip, turn: int | None) -> str:
+    """In which calls of its function a slip was made: in one, or in all; empty if there is but one."""
     if slip.times == 1:
-        return what
+        return ""
     every = "both" if slip.times == 2 else f"all {slip.times}"
-    return f"{what}, in {every} calls" if turn is None else f"{what}, in call {turn + 1} of {slip.times}"
+    return f", in {every} calls" if turn is None else f", in call {turn + 1} of {slip.times}"
 
 
 def _answers(oracle: Oracle, case: Case, passes: Sequence[Pass]) -> Iterator[Evaluation | None]:

@@ -47,6 +47,11 @@ class Pattern:
     """It says where, and not what stands there."""
     by_value: bool = False
     """It tells wrong elements by values of a tensor, as a branch does, and not by their indices."""
+    calls: str = ""
+    """In which of several calls of a function the mistake is made: follows the text."""
+
+    def __str__(self) -> str:
+        return self.text + self.calls
 
 
 @dataclass(frozen=True)

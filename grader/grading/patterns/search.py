@@ -165,20 +165,20 @@ def _slip_patterns(
     """
     few = {name: subject for name, subject in subjects.items() if subject.right.numel() < FREE}
     explaining = _explaining(oracle, case, table, subjects, also)
-    explained = Counter(slip.what for those in explaining.values() for slip in those)
+    explained = Counter(slip.text for those in explaining.values() for slip in those)
     found = {
-        name: max(those, key=lambda slip: (explained[slip.what], len(slip.gradients)))
+        name: max(those, key=lambda slip: (explained[slip.text], len(slip.gradients)))
         for name, those in explaining.items()
         if those and name not in few
     }
-    sure = {slip.what for slip in found.values()}
-    sure |= {slip.what for those in explaining.values() for slip in those if _large(also, slip.gradients)}
+    sure = {slip.text for slip in found.values()}
+    sure |= {slip.text for those in explaining.values() for slip in those if _large(also, slip.gradients)}
     if sure:
-        found |= {name: slip for name in few for slip in reversed(explaining[name]) if slip.what in sure}
+        found |= {name: slip for name in few for slip in reversed(explaining[name]) if slip.text in sure}
     elif few and (len(few) == len(subjects) or any(explaining.values())):
         found = _in_two_draws(oracle, case, table, few, explaining, again)
     found |= {name: slip for slip in reversed(found.values()) for name in slip.gradients}
-    return {name: Pattern(f"is that {slip.what}", slip.remedy) for name, slip in found.items()}
+    return {name: Pattern(f"is that {slip.what}", slip.remedy, calls=slip.calls) for name, slip in found.items()}
 
 
 def _in_two_draws(
@@ -202,8 +202,8 @@ def _in_two_draws(
         values = again(other)
         few = _subjects(other, table, {name: values.get(name) for name in few})
         now = _explaining(oracle, other, table, few)
-        again_there = {name: {slip.what for slip in those} for name, those in now.items()}
-        found = {name: slip for name in few for slip in reversed(explaining[name]) if slip.what in again_there[name]}
+        again_there = {name: {slip.text for slip in those} for name, those in now.items()}
+        found = {name: slip for name in few for slip in reversed(explaining[name]) if slip.text in again_there[name]}
         if found:
             return found
         explaining = {name: [*explaining[name], *now[name]] for name in few}

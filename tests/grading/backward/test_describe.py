@@ -2,12 +2,14 @@
 
 from grader.grading.backward.classify import GradientFault
 from grader.grading.backward.describe import describe
+from grader.grading.patterns.pattern import Pattern
 
 DETACHED = "is that of the reference with operand 1 of `add` detached"
 ROW = "is wrong at row 2 (the last of 3), and right elsewhere"
 
 
-def fault(operand, pattern):
+def fault(operand, text, calls=""):
+    pattern = Pattern(text, "", calls=calls) if text else None
     return GradientFault("grad_wrong", operand, operand, "wrong in 3 of 3 elements", "", "off by 2", pattern=pattern)
 
 
@@ -24,10 +26,10 @@ def test_gradients_with_one_mistake_are_told_together():
 
 def test_the_calls_in_which_a_mistake_is_made_are_told_after_it():
     given = [
-        fault("x", f"{DETACHED}, in call 1 of 2"),
-        fault("c", f"{DETACHED}, in both calls"),
-        fault("h", f"{DETACHED}, in call 1 of 2"),
-        fault("p", f"{DETACHED}, in both calls"),
+        fault("x", DETACHED, ", in call 1 of 2"),
+        fault("c", DETACHED, ", in both calls"),
+        fault("h", DETACHED, ", in call 1 of 2"),
+        fault("p", DETACHED, ", in both calls"),
     ]
     text = f"gradient of `x` {DETACHED}, in call 1 of 2: wrong in 3 of 3 elements; likewise `h`; "
     assert told(*given) == f"{text}likewise `c` and `p`, in both calls"

@@ -97,7 +97,7 @@ def nondeterministic_grad(candidate: Candidate, cases: ExperimentCases) -> Diagn
         amount = f"which differ by up to {distance:.2g}"
         pattern = _unwritten(case, raced, repeats.small)
         if pattern is not None:
-            what = f"{what}, {pattern.text}"
+            what = f"{what}, {pattern}"
         remedy = pattern.remedy if pattern else VARIES
         return diagnose("nondeterministic_grad", what, where=case.where, amount=amount, remedy=remedy)
     what = f"gradient of `{operand}` differs by up to {distance:.2g} between repeats"
