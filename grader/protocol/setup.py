@@ -183,6 +183,8 @@ class Construct(Step):
     init_inputs: Any
     device: str
     float64: bool = False
+    float64_factories: bool = False
+    """What its forward creates without a dtype is float64 as well, as `torch.zeros(n)`."""
     seed: int
     on_device: bool = False
     """Draw parameters on the device if the constructor permits it; else on the CPU, and move them."""

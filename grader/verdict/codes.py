@@ -95,7 +95,7 @@ CODES: dict[str, Code] = {
         "Correct for contiguous inputs, wrong or refused for strided inputs; information only.",
         "Call .contiguous() on each input before data_ptr().", severity="info"),
     "narrow_inputs": Code("forward",
-        "Correct for inputs like those of get_inputs, wrong for others that the reference takes.",
+        "Correct for the inputs that get_inputs drew, wrong for others that the reference takes.",
         "Handle every input that the reference takes.", severity="warning"),
     "out_of_bounds_write": Code("forward",
         "Memory before or after a tensor was written; the message names the tensor, the side and the distance.",

@@ -113,7 +113,7 @@ def narrow_inputs(
     what = "; ".join(f"for {change}, {one.text}" for change, one in wrong.items())
     return diagnose(
         "narrow_inputs",
-        f"right for inputs like those of get_inputs, and wrong for others that the reference takes: {what}",
+        f"right for the inputs that get_inputs drew, and wrong for others that the reference takes: {what}",
         where=case.where,
         stage=stage,
         remedy=_remedy(wrong, stage),

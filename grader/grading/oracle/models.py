@@ -56,6 +56,8 @@ class ReferenceModels:
         """Whether the float64 model is in the worker, beside the float32 one."""
         self.detaches_kept = False
         """Whether what a forward keeps for the next one, such as a hidden state, is detached in between."""
+        self._creates_float64 = False
+        """Whether what a forward of the float64 model creates without a dtype is float64, as it must be in some."""
         self._modes_differ: dict[str, bool] = {}
         """By variant, as `modes_differ` found it."""
         process.step(self.importing())
@@ -153,7 +155,13 @@ class ReferenceModels:
             job = JobBuilder(self.process.worker, self.process.device)
             made = self.process.run(job).of(p.Constructed)[0]
             tensors = self._described[repr(encoded)] = made.parameters, made.buffers
-        found = first_look(self.process, *tensors, inputs, training, self._construction(MODEL, encoded), constructed)
+        anew = self._construction(MODEL, encoded)
+        found = first_look(self.process, *tensors, inputs, training, anew, constructed)
+        if not found[0].has_float64 and not self._creates_float64:
+            self._creates_float64 = True
+            self.process.pending += [p.Drop(models=True), anew, self._construction(MODEL64, encoded)]
+            found = first_look(self.process, *tensors, inputs, training, anew, found[1])
+            self._creates_float64 = found[0].has_float64
         # Two thirds of the memory of both models are the float64 one's. On the CPU it is not worth the construction.
         if backend(self.process.device).own_memory and any(map(is_large, found[1].values())):
             self.process.pending += [p.Drop(models=True), self._construction(MODEL, encoded)]
@@ -245,6 +253,7 @@ class ReferenceModels:
             init_inputs=encoded,
             device=backend(self.process.device).torch_device,
             float64=model == MODEL64,
+            float64_factories=model == MODEL64 and self._creates_float64,
             detach_kept=self.detaches_kept,
             on_device=True,
             seed=chance.new_seed(),

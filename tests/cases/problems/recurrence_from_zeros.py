@@ -1,0 +1,26 @@
+"""A recurrence that begins with zeros which the forward makes without a dtype."""
+
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self, features, hidden):
+        super().__init__()
+        self.hidden = hidden
+        self.take = nn.Linear(features, hidden)
+        self.keep = nn.Linear(hidden, hidden)
+
+    def forward(self, x):
+        state = torch.zeros(x.shape[0], self.hidden, device=x.device)
+        for step in range(x.shape[1]):
+            state = torch.tanh(self.take(x[:, step]) + self.keep(state))
+        return state
+
+
+def get_init_inputs():
+    return [5, 7]
+
+
+def get_inputs():
+    return [torch.randn(4, 6, 5)]
