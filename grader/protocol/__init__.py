@@ -16,6 +16,7 @@ in the worker's module of the same task (`grader.worker.registry`).
 
 # ruff: noqa: F403  # each module lists what it declares
 from grader.protocol.base import *
+from grader.protocol.changes import *
 from grader.protocol.checks import *
 from grader.protocol.kernels import *
 from grader.protocol.messages import *

@@ -1,7 +1,8 @@
 """Creates tensors in float64 where a model's forward names no dtype.
 
 Its parameters and inputs are float64 then, and a product or a scatter of theirs with a float32 `torch.zeros(n)` raises.
-A default dtype of float64 would make random functions draw other numbers than in float32.
+A default dtype of float64 would make random functions draw other numbers than in float32, as would `torch.empty(n)`
+that is filled by them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 FACTORIES = frozenset(
-    {torch.zeros, torch.ones, torch.full, torch.empty, torch.eye, torch.arange, torch.linspace, torch.logspace}
+    {torch.zeros, torch.ones, torch.full, torch.eye, torch.arange, torch.linspace, torch.logspace}
     | {torch.tensor, torch.as_tensor, torch.asarray}
 )
 

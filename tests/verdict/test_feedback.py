@@ -217,7 +217,7 @@ KINDS = {
             diagnoses=(Diagnosis(code="narrow_inputs", stage="forward", severity="warning", message="wrong above 9"),)
         ),
         "correct: ",
-        ["Warning: narrow_inputs: Correct for inputs like those of get_inputs", "wrong above 9"],
+        ["Warning: narrow_inputs: Correct for the inputs that get_inputs drew", "wrong above 9"],
     ),
     "not run": (
         samples.verdict(status=Status.NOT_RUN, diagnoses=()),

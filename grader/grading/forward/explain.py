@@ -14,6 +14,7 @@ from grader.grading.candidate.candidate import Candidate
 from grader.grading.compare import tolerance
 from grader.grading.compare.expected import COARSE_TOLERANCE, Expected
 from grader.grading.compare.scaling import factor_text, scale_of, scale_remedy
+from grader.grading.forward.another_output import in_another_output
 from grader.grading.forward.dependence import dependence
 from grader.grading.forward.one_forward import is_right, outputs_of
 from grader.grading.forward.other_inputs import ERROR, judge_other_inputs
@@ -106,6 +107,14 @@ def _unrounded_output(output: Mismatch) -> Diagnosis | None:
     what = f"{output.name} is not rounded to {narrow}, as the reference's is; {output.wrong}"
     remedy = f"convert to {narrow} where the reference does"
     return diagnose("output_wrong", what, where=output.case.where, remedy=remedy)
+
+
+def _another_output(output: Mismatch) -> Diagnosis | None:
+    found = in_another_output(output.case, output.name, output.sealed)
+    if found is None:
+        return None
+    what, remedy = found
+    return diagnose("output_wrong", f"{output.name} {what}; {output.wrong}", where=output.case.where, remedy=remedy)
 
 
 def _other_gelu(output: Mismatch) -> Diagnosis | None:
@@ -216,6 +225,7 @@ EXPLANATIONS: tuple[Callable[[Mismatch], Diagnosis | None], ...] = (
     _parameters,
     _rounded_output,
     _unrounded_output,
+    _another_output,
     _other_gelu,
     _rounded_inside,
     _wrong_epsilon,

@@ -19,7 +19,7 @@ from grader.grading.oracle.reference_process import ReferenceProcess
 from grader.grading.oracle.traits import Traits
 from grader.grading.oracle.values import cut_each, rounded_each
 from grader.machine.backends import backend
-from grader.protocol.passes import Substitute
+from grader.protocol.changes import Substitute
 
 MODEL, MODEL64 = "model", "model64"
 """Keys in a worker: of the active model, and of the reference's float64 one."""

@@ -19,7 +19,7 @@ from grader.grading.oracle.case import Case
 from grader.grading.oracle.evaluation import MODEL64, Evaluation, Pass
 from grader.grading.oracle.oracle import Oracle
 from grader.protocol import dtype_name
-from grader.protocol.passes import Substitute
+from grader.protocol.changes import Substitute
 
 
 def outputs(oracle: Oracle, case: Case, substitute: Literal["gelu_tanh", "gelu_erf"]) -> dict[str, Expected]:

@@ -106,47 +106,63 @@ def _runs(oracle: Oracle, case: Case) -> bool:
 
 
 def _of_kind(oracle: Oracle, case: Case, plain: Pass, within: Within, end: float) -> Iterator[Slipped]:
-    """The slips of a kind: first each one in all calls at once, as in a loop, then in one call of several."""
+    """The slips of a kind: first each one in all calls at once, then in those of a line in a loop, then in one call."""
 
     def changed_by(slip: p.Slip) -> Pass:
         return replace(plain, change=slip)
 
     listed = next(_answers(oracle, case, [changed_by(p.Slip(within=within))]), None)
     possible = listed.slips if listed is not None else ()
-    turns = max((one.times for one in possible), default=0)
-    chosen: list[tuple[p.PossibleSlip, int | None]] = [(one, None) for one in possible]
-    chosen += [(one, turn) for turn in range(turns) for one in possible if turn < one.times > 1]
+    chosen = _ways(possible, within)
     chosen.sort(key=lambda one: any(words in one[0].what for words in LAST))
     while chosen and oracle.clock() < end:
         fitting = int((end - oracle.clock()) / max(oracle.costs.seconds_of(case), LEAST_SECONDS))
         tried = chosen[: min(max(fitting, 1), 16)]  # in one job
         chosen = chosen[len(tried) :]
-        passes = [changed_by(p.Slip(within=within, what=one.what, turn=turn)) for one, turn in tried]
+        passes = [changed_by(slip) for slip, _ in tried]
         refused = 0
-        for (one, turn), found in zip(tried, _answers(oracle, case, passes), strict=True):
+        for (slip, calls), found in zip(tried, _answers(oracle, case, passes), strict=True):
             refused += found is None
             if found is not None and found.changed:
-                what = f"of the reference with {_worded(case, one)}"
+                what = f"of the reference with {_worded(case, slip)}"
                 what += " in a recomputed forward" if within == "recomputed" else ""
-                yield Slipped(what, WHERE[within], found.gradients, found.outputs, _calls(one, turn))
+                yield Slipped(what, WHERE[within], found.gradients, found.outputs, calls)
         if refused == len(tried) > 1:  # whatever changes: the fault is not in the slips
             return
 
 
-def _worded(case: Case, slip: p.PossibleSlip) -> str:
+def _ways(possible: Sequence[p.PossibleSlip], within: Within) -> list[tuple[p.Slip, str]]:
+    """The slips to try, each with the calls in which it is made, in words that follow those of a `Slipped`."""
+
+    def made(one: p.PossibleSlip, **which: int) -> p.Slip:
+        return p.Slip(within=within, what=one.what, **which)
+
+    every = {2: "both"}
+    ways = [
+        (made(one), "" if one.times == 1 else f", in {every.get(one.times, f'all {one.times}')} calls")
+        for one in possible
+    ]
+    for one in possible:
+        if 1 < len(one.lines) < one.times:
+            for place, line in enumerate(one.lines):
+                alike = [at for at, other in enumerate(one.lines) if other == line]
+                which = f", call {alike.index(place) + 1} of {len(alike)} there" if len(alike) > 1 else ""
+                ways.append((made(one, place=place), f", in line {line} of its source{which}"))
+    turns = max((one.times for one in possible), default=0)
+    return ways + [
+        (made(one, turn=turn), f", in call {turn + 1} of {one.times}")
+        for turn in range(turns)
+        for one in possible
+        if turn < one.times > 1
+    ]
+
+
+def _worded(case: Case, slip: p.Slip) -> str:
     """A slip with the names that operands have in messages."""
     what = slip.what
     for name, shown in case.operand_names.items():
         what = what.replace(f"`{name}`", f"`{shown}`")
     return what
-
-
-def _calls(slip: p.PossibleSlip, turn: int | None) -> str:
-    """In which calls of its function a slip was made: in one, or in all; empty if there is but one."""
-    if slip.times == 1:
-        return ""
-    every = "both" if slip.times == 2 else f"all {slip.times}"
-    return f", in {every} calls" if turn is None else f", in call {turn + 1} of {slip.times}"
 
 
 def _answers(oracle: Oracle, case: Case, passes: Sequence[Pass]) -> Iterator[Evaluation | None]:

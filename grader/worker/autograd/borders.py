@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import torch
 from torch.nn import functional
 
 from grader.worker.autograd.lost_terms import other_sides
@@ -30,6 +31,7 @@ def at_borders(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
     if kind not in OF_WINDOWS or dims not in ("1d", "2d", "3d"):
         return
     given = dict(zip(OF_WINDOWS[kind], args, strict=False)) | kwargs
+    yield from _of_pools(name, function, given)
     widths = _widths(given.get("padding", 0), int(dims[0]))
     if not any(widths) or "input" not in given:
         return
@@ -47,6 +49,16 @@ def at_borders(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
     for side, where in enumerate(("before", "behind")):
         alone = [2 * width * (at == side) for width in reversed(widths) for at in range(2)]
         yield f"the borders of `{name}` all {where} the input", partial(bordered, alone)
+
+
+def _of_pools(name: str, function: Callable[..., Any], given: dict[str, Any]) -> Slips:
+    """A pool with a last window that is not full, or without, and one without borders: of another extent, perhaps."""
+    if "pool" in name and not torch.is_grad_enabled():
+        ceils, has_options = given.get("ceil_mode", False), name.startswith("avg")  # `other_options` has the defaults
+        if not (ceils and has_options):
+            yield f"`ceil_mode` of `{name}` set to {not ceils}", partial(function, **given | {"ceil_mode": not ceils})
+        if given.get("padding", 0) not in (0, (0,), [0]) and not has_options:
+            yield f"`padding` of `{name}` set to 0", partial(function, **given | {"padding": 0})
 
 
 def _widths(padding: object, count: int) -> list[int]:

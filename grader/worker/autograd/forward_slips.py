@@ -16,8 +16,7 @@ import torch
 from torch.nn import functional
 
 from grader import protocol as p
-from grader.worker.autograd.backward_slips import FLAGS
-from grader.worker.autograd.borders import at_borders
+from grader.worker.autograd.borders import OF_WINDOWS, at_borders
 from grader.worker.autograd.epsilons import epsilons
 from grader.worker.autograd.ignored_labels import counted
 from grader.worker.autograd.one_slip import OneSlip, Slips, with_gradient_of
@@ -30,13 +29,14 @@ from grader.worker.autograd.other_functions import (
     name_of,
     of_fewer,
     opposite,
+    other_counts,
     without_moving,
 )
+from grader.worker.autograd.other_options import other_options
+from grader.worker.autograd.shares import Shares
 from grader.worker.autograd.spelled_out import STEPS, affine, normed
 from grader.worker.autograd.tails import tails
 
-MODES_OF_A_CALL = ("training", "inplace", "dtype", "dim")
-"""Options that say how a function computes, and not what; another dimension is a slip of its own."""
 _SECOND = ("softmax", "log_softmax", "softmin", "logsumexp", "mean", "sum", "var", "std", "amax", "amin")
 _SCANS = ("cumsum", "cumprod", "logcumsumexp")
 _THIRD = ("normalize", "norm", "linalg_norm", "linalg_vector_norm")
@@ -57,7 +57,7 @@ class ForwardSlips(OneSlip):
         self._seen: set[tuple[int, int, int]] = set()
         self._everywhere: tuple[int, int, int] | None = None
         """The number of dimensions, the right one, and the one that is taken for it in every reduction."""
-        self._choices = TopChoices()
+        self._shares = Shares()
         self._order, self._scales = Order(), Scales()
 
     def __torch_function__(
@@ -68,7 +68,7 @@ class ForwardSlips(OneSlip):
         result = self._by_steps(function, args, kwargs) if in_steps else function(*args, **kwargs)
         self._note((*args, *kwargs.values()))
         for what, compute in (
-            *self._choices.slips(function, args, kwargs, result),
+            *self._shares.slips(function, args, kwargs, result),
             *opposite(function, args, kwargs, result),
             *(() if isinstance(result, torch.Tensor) else tails(name_of(function), function, args, kwargs)),
         ):
@@ -77,7 +77,7 @@ class ForwardSlips(OneSlip):
         if not isinstance(result, torch.Tensor):
             return result
         for what, compute in (
-            *_options(function, args, kwargs),
+            *other_options(function, args, kwargs),
             *_normed_over(function, args, kwargs),
             *_unbiased(function, args, kwargs),
             *_at_bounds(function, args, kwargs),
@@ -87,6 +87,7 @@ class ForwardSlips(OneSlip):
             *without_moving(function, args, kwargs, result),
             *self._scales.slips(function, args),
             *of_fewer(function, args, kwargs, result),
+            *other_counts(function, args, kwargs, result),
             *(() if self._keeps_values and torch.is_grad_enabled() else left_out(function, args, result)),
             *like(function, args, kwargs),
             *self._order.slips(function, args, kwargs, result),
@@ -94,7 +95,7 @@ class ForwardSlips(OneSlip):
             *tails(name_of(function), function, args, kwargs),
         ):
             if self._choice.chosen(what):
-                return self._or(result, compute)
+                return self._or(result, compute, windows=name_of(function)[:-2] in OF_WINDOWS)
         for taken, what, compute in _reduced_over(function, args, kwargs):
             if self._choice.chosen(f"`{function.__name__}` {what}"):
                 return self._or(result, compute, kept_dim=True)
@@ -105,9 +106,12 @@ class ForwardSlips(OneSlip):
                 return self._or(result, compute, kept_dim=True)
         return result
 
-    def _or(self, right: torch.Tensor, compute: Callable[[], Any], *, kept_dim: bool = False) -> torch.Tensor:
+    def _or(
+        self, right: torch.Tensor, compute: Callable[[], Any], *, kept_dim: bool = False, windows: bool = False
+    ) -> torch.Tensor:
         """The wrong result if it can stand for the right one: by its shape, or broadcast if a dimension was kept.
 
+        That of `windows` may have other extents, over which a later step may take a mean.
         Where gradients are asked and outputs were right, the values of the right one with the derivative of the wrong.
         """
         try:
@@ -118,91 +122,9 @@ class ForwardSlips(OneSlip):
             return right
         if self._keeps_values and right.requires_grad and wrong.shape == right.shape and wrong.requires_grad:
             return with_gradient_of(wrong, right)
-        fits = wrong.dim() == right.dim() if kept_dim and 1 in right.shape else wrong.shape == right.shape
+        any_extents = kept_dim and 1 in right.shape
+        fits = wrong.dim() == right.dim() if any_extents or windows else wrong.shape == right.shape
         return wrong if fits else right
-
-
-class TopChoices:
-    """Shares of the elements that topk chooses: among all elements, or among the chosen ones."""
-
-    def __init__(self) -> None:
-        self._shares: dict[int, torch.Tensor] = {}
-        self._chosen: dict[int, tuple[Any, torch.Tensor, int]] = {}
-        """What topk returned, the elements that it chose from, and the dimension, by the values' identity."""
-
-    def slips(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Slips:
-        """A softmax over all elements for one over the chosen ones, or the other way round; records the call."""
-        name, value = getattr(function, "__name__", ""), args[0] if args else None
-        if name == "topk" and isinstance(value, torch.Tensor) and isinstance(result, tuple):
-            values, indices = result
-            dim = kwargs["dim"] if "dim" in kwargs else args[2] if len(args) > 2 else -1
-            self._chosen[id(values)] = result, value, dim
-            if id(value) in self._shares:
-                scaled = values / values.sum(dim, keepdim=True)
-                yield "the values of `topk` divided by their sum", lambda: type(result)((scaled, indices))
-        elif name == "softmax" and isinstance(result, torch.Tensor):
-            self._shares[id(result)] = result
-            chosen = self._chosen.get(id(value))
-            if chosen is not None:
-                (_, indices), every, dim = chosen
-                among_all = partial(torch.softmax, every, dim)
-                yield "`softmax` over all elements that `topk` chooses from", lambda: among_all().gather(dim, indices)
-
-
-def _options(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Slips:
-    """Options that are at their defaults, and flags that are not as given."""
-    signature = _signature(function)
-    if signature is None:
-        return
-    try:
-        bound = signature.bind(*args, **kwargs)
-    except TypeError:  # another overload
-        return
-    left: dict[str, Any] = {}
-    for option, parameter in signature.parameters.items():
-        default = parameter.default
-        if default is parameter.empty or option in MODES_OF_A_CALL or option.startswith("_"):
-            continue
-        given = bound.arguments.get(option, default)
-        given = list(given) if isinstance(given, tuple) else given
-        if given is default or (not isinstance(given, torch.Tensor) and given == default):
-            if not isinstance(default, bool) or option not in FLAGS:
-                continue
-            other, what = not default, f"`{option}` of `{function.__name__}` set to {not default}"
-        else:
-            other, what = default, f"`{option}` of `{function.__name__}` at its default, {default}"
-            left[option] = other
-        changed = inspect.BoundArguments(signature, bound.arguments | {option: other})
-        yield what, partial(function, *changed.args, **changed.kwargs)
-    if len(left) > 1:
-        changed = inspect.BoundArguments(signature, bound.arguments | left)
-        what = f"{' and '.join(f'`{option}`' for option in left)} of `{function.__name__}` at their defaults"
-        yield what, partial(function, *changed.args, **changed.kwargs)
-
-
-def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
-    """A function's in torch.nn.functional; that of a builtin one is its operator's."""
-    name = getattr(function, "__name__", "")
-    if function not in STEPS and vars(functional).get(name) is not function:
-        return None
-    try:
-        return inspect.signature(STEPS.get(function, function))
-    except ValueError:
-        operator = getattr(getattr(torch.ops.aten, name, None), "default", None)
-    if operator is None:
-        return None
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    arguments = operator._schema.arguments
-    defaults = [
-        argument.default_value if argument.has_default_value() else inspect.Parameter.empty for argument in arguments
-    ]
-    named = zip(arguments, defaults, strict=True)
-    try:
-        return inspect.Signature(
-            [inspect.Parameter(argument.name, kind, default=default) for argument, default in named]
-        )
-    except ValueError:  # a default before an argument that has none
-        return None
 
 
 def _at_bounds(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Slips:
@@ -221,6 +143,8 @@ def _at_bounds(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
         if args and lower is not None and upper is not None:
             yield f"`{name}` without its upper bound", partial(torch.clamp, args[0], min=lower)
             yield f"`{name}` without its lower bound", partial(torch.clamp, args[0], max=upper)
+        elif isinstance(lower, float | int):
+            yield f"`add` of {lower} in place of `{name}`", partial(torch.add, args[0], lower)
 
 
 def _reduced_over(

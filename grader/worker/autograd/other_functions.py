@@ -25,7 +25,7 @@ LIKE: dict[str, tuple[tuple[str, Callable[..., torch.Tensor]], ...]] = {
     ),
     "silu": (("`hardswish`", functional.hardswish), ("`gelu`", functional.gelu)),
     "hardswish": (("`silu`", functional.silu),),
-    "sigmoid": (("`hardsigmoid`", functional.hardsigmoid),),
+    "sigmoid": (("`1 - sigmoid`", lambda x: torch.sigmoid(-x)), ("`hardsigmoid`", functional.hardsigmoid)),
     "hardsigmoid": (("`sigmoid`", torch.sigmoid),),
     "tanh": (("`hardtanh`", functional.hardtanh),),
     "softplus": (("`relu`", torch.relu),),
@@ -188,6 +188,24 @@ def of_fewer(
     share = count / (count - 1) if biased else (count - 1) / count
     which = "n - 1 in place of n" if biased else "n in place of n - 1"
     yield f"`{name}` by {which}", partial(torch.mul, result, share if name == "var" else share**0.5)
+
+
+def other_counts(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor
+) -> Slips:
+    """A mean that only adds along some of its dimensions, and a count in place of a sum."""
+    name, value = name_of(function), args[0] if args else None
+    if not isinstance(value, torch.Tensor) or not result.is_floating_point() or not result.numel():
+        return
+    count = value.numel() // result.numel()
+    if name == "mean" and count > 1:
+        for dim, extent in enumerate(value.shape):
+            reduced = result.dim() == 0 or (result.dim() == value.dim() and result.shape[dim] == 1)
+            if reduced and 1 < extent < count:
+                yield f"`mean` without the division by {extent} (dimension {dim})", partial(torch.mul, result, extent)
+    if name == "sum" and count > 1:
+        what = f"the number of elements, {count}, in place of their `sum`"
+        yield what, partial(torch.full_like, result, count)
 
 
 def without_moving(

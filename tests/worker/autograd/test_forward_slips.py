@@ -10,6 +10,8 @@ from grader.worker.autograd.substitutes import substituted
 
 BAGS = torch.tensor([[0, 4, 2], [3, 3, 1]])
 """Rows of a table, by bag."""
+GRID = torch.linspace(-1.2, 1.1, 3 * 2 * 2 * 2, dtype=torch.float64).view(3, 2, 2, 2).sin() * 1.1
+"""Places in images, some of them outside."""
 
 
 def drawn(*shape):
@@ -146,6 +148,29 @@ def normed(x, dim):
             "the values of `topk` divided by their sum",
             lambda x: x.topk(2, dim=1)[0].softmax(1),
         ),
+        (
+            lambda x: torch.softmax(x.masked_fill(x > 1, -torch.inf), 1),
+            "`masked_fill` by 0 behind `softmax`",
+            lambda x: torch.softmax(x, 1).masked_fill(x > 1, 0),
+        ),
+        (
+            lambda x: functional.grid_sample(x, GRID, align_corners=False),
+            "`align_corners` of `grid_sample` set to True",
+            lambda x: functional.grid_sample(x, GRID, align_corners=True),
+        ),
+        (
+            lambda x: functional.grid_sample(x, GRID, align_corners=False),
+            "`padding_mode` of `grid_sample` set to border",
+            lambda x: functional.grid_sample(x, GRID, padding_mode="border", align_corners=False),
+        ),
+        (lambda x: x.mean(), "`mean` without the division by 4 (dimension 1)", lambda x: 4 * x.mean()),
+        (
+            lambda x: x / x.sum(1, keepdim=True),
+            "the number of elements, 4, in place of their `sum`",
+            lambda x: x / 4,
+        ),
+        (lambda x: x.sigmoid() * x, "`1 - sigmoid` in place of `sigmoid`", lambda x: (1 - x.sigmoid()) * x),
+        (lambda x: x / x.abs().clamp(min=1), "`add` of 1 in place of `clamp`", lambda x: x / (x.abs() + 1)),
         (lambda x: x.cumsum(1), "`cumsum` over dimension 2 in place of 1", lambda x: x.cumsum(2)),
         (lambda x: x * (x < x.amax()), "`<=` in place of `<`", lambda x: x),
         (
@@ -196,8 +221,24 @@ def test_another_option_or_dimension(function, name, wrong):
 @torch.no_grad()
 def test_arguments_by_name_and_odd_ones_stop_no_slip(function):
     x = drawn(3, 4, 5)
-    for wrong in slips(function, x).values():
-        assert wrong.shape == function(x).shape
+    for what, wrong in slips(function, x).items():
+        assert wrong.shape == function(x).shape or "`padding`" in what or "`ceil_mode`" in what
+
+
+def test_calls_of_a_loop_are_told_apart_by_their_place():
+    def run(x, what="", place=None):
+        with changed_forward(Slip(within="forward", what=what, place=place), {}) as mode, torch.no_grad():
+            for _ in range(3):
+                x = torch.sigmoid(x) * torch.sigmoid(x + 1)
+        return mode, x
+
+    x, what = drawn(3, 4), "`1 - sigmoid` in place of `sigmoid`"
+    (slip,) = [slip for slip in run(x)[0].slips if slip.what == what]
+    assert (slip.times, len(slip.lines), len(set(slip.lines))) == (6, 2, 1)
+    wrong = x
+    for _ in range(3):
+        wrong = torch.sigmoid(wrong) * (1 - torch.sigmoid(wrong + 1))
+    torch.testing.assert_close(run(x, what, place=1)[1], wrong)
 
 
 def test_layers_of_one_shape_are_told_apart_by_their_parameters():
@@ -245,6 +286,21 @@ def test_layers_of_one_shape_are_told_apart_by_their_parameters():
             "`index_add` that keeps one of the values for an index",
             lambda x: torch.stack([x[1], x[2]]),
         ),
+        (
+            lambda x: functional.max_pool2d(x, 4, ceil_mode=True).mean((2, 3)),
+            "`ceil_mode` of `max_pool2d` set to False",
+            lambda x: functional.max_pool2d(x, 4).mean((2, 3)),
+        ),
+        (
+            lambda x: functional.max_pool2d(x, 3, padding=1).mean((2, 3)),
+            "`padding` of `max_pool2d` set to 0",
+            lambda x: functional.max_pool2d(x, 3).mean((2, 3)),
+        ),
+        (
+            lambda x: functional.avg_pool2d(x, 4).mean((2, 3)),
+            "`ceil_mode` of `avg_pool2d` set to True",
+            lambda x: functional.avg_pool2d(x, 4, ceil_mode=True).mean((2, 3)),
+        ),
         (lambda x: (2 - x).exp(), "the operands of `rsub` exchanged", lambda x: (x - 2).exp()),
         (
             lambda x: functional.batch_norm(x, None, None, training=True, eps=0.1),
@@ -289,4 +345,5 @@ def test_a_dimension_of_another_shape_changes_nothing():
 
 
 def test_a_sum_of_all_elements_has_no_other_dimension():
-    assert slips(lambda x: x.sum() + x.mean((0, 1)) + x.amax(), drawn(4, 4)) == {}
+    found = slips(lambda x: x.sum() + x.mean((0, 1)) + x.amax(), drawn(4, 4))
+    assert [what for what in found if " over " in what] == []
