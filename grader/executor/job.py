@@ -86,6 +86,10 @@ class JobBuilder:
         """Whether some exports are read after the job."""
         return bool(self._deferred)
 
+    def failed_in_forward(self, failure: p.Failure) -> bool:
+        """Whether the step that raised is a call of the model, and not one that reads what it returned."""
+        return isinstance(self._steps[failure.step], p.Forward)
+
     def step(self, step: p.Step) -> None:
         """Append a step; a `Drop` keeps the results that are read after the job."""
         if isinstance(step, p.Drop) and self._deferred:

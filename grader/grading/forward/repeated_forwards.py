@@ -29,6 +29,7 @@ from grader.grading.messages import (
 from grader.grading.oracle import capabilities, other_parameters, variations
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.oracle import Oracle
+from grader.grading.stopped import raised
 from grader.verdict.models import Diagnosis
 from grader.verdict.stages import TensorCheck
 
@@ -208,6 +209,8 @@ def outputs_are_kept(candidate: Candidate, oracle: Oracle, case: Case) -> Diagno
     capabilities.add_forwards(job, oracle, case)
     result = candidate.attempt(job, "forward", "keeping one forward's output during the next")
     if result.failure is not None:
+        if job.failed_in_forward(result.failure):
+            raise raised(result.failure, "forward", "some forwards of one model")
         what = f"after the next forward, the output of the previous one raises {first_line(result.failure)}"
         return diagnose("output_overwritten", what, remedy=fresh_tensor("forward", candidate.captures_graphs))
     for training, name in itertools.product(case.modes, case.outputs):
