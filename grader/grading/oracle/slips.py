@@ -137,11 +137,10 @@ def _ways(possible: Sequence[p.PossibleSlip], within: Within) -> list[tuple[p.Sl
     def made(one: p.PossibleSlip, **which: int) -> p.Slip:
         return p.Slip(within=within, what=one.what, **which)
 
-    every = {2: "both"}
-    ways = [
-        (made(one), "" if one.times == 1 else f", in {every.get(one.times, f'all {one.times}')} calls")
-        for one in possible
-    ]
+    def in_all(times: int) -> str:
+        return "" if times == 1 else f", in {'both' if times == 2 else f'all {times}'} calls"
+
+    ways = [(made(one), in_all(one.times)) for one in possible]
     for one in possible:
         if 1 < len(one.lines) < one.times:
             for place, line in enumerate(one.lines):

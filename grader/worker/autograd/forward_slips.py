@@ -111,7 +111,7 @@ class ForwardSlips(OneSlip):
     ) -> torch.Tensor:
         """The wrong result if it can stand for the right one: by its shape, or broadcast if a dimension was kept.
 
-        That of `windows` may have other extents, over which a later step may take a mean.
+        Without gradients, that of `windows` may have other extents, over which a later step may take a mean.
         Where gradients are asked and outputs were right, the values of the right one with the derivative of the wrong.
         """
         try:
@@ -122,8 +122,8 @@ class ForwardSlips(OneSlip):
             return right
         if self._keeps_values and right.requires_grad and wrong.shape == right.shape and wrong.requires_grad:
             return with_gradient_of(wrong, right)
-        any_extents = kept_dim and 1 in right.shape
-        fits = wrong.dim() == right.dim() if any_extents or windows else wrong.shape == right.shape
+        any_extents = (kept_dim and 1 in right.shape) or (windows and not torch.is_grad_enabled())
+        fits = wrong.dim() == right.dim() if any_extents else wrong.shape == right.shape
         return wrong if fits else right
 
 
