@@ -1,6 +1,7 @@
 """Changes of masks and of integers into ones unlike the drawn ones.
 
-Rows in which nothing is left, or nothing left out: a mean over no elements, a softmax without scores, no padding.
+Rows in which nothing is left, or nothing left out: a mean over no elements, a softmax without scores, no padding. And
+other ones where every draw has the same, so that a kernel which never reads them is right for each draw.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from functools import partial
 
 import torch
 
+from grader.grading import chance
 from grader.grading.oracle.input_structure import Structure
-from grader.grading.oracle.values import is_mask
+from grader.grading.oracle.values import is_float, is_mask
 
 Change = Callable[[Structure, torch.Tensor], torch.Tensor | None]
 """Makes another value of an input, or returns None if it does not apply."""
@@ -88,6 +90,42 @@ def _largest_only(structure: Structure, value: torch.Tensor) -> torch.Tensor | N
     return structure.elementwise(value, lambda part: torch.full_like(part, structure.largest))
 
 
+def unlike_every_draw(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
+    """About a quarter of the elements of a mask or of integers changed, where all draws are the same.
+
+    The first of each row stays, so that no row of a mask becomes empty. Ascending integers keep their order and both
+    ends, as starts of rows do. Other integers become others of their tensor, or equal ones smaller, which is in range
+    for an index and for a length.
+    """
+    if not structure.fixed or structure.sums_alike or not value.numel():
+        return None
+    mask = value.dtype == torch.bool or (structure.low >= 0 and is_mask(value))
+    if not mask and (is_float(value) or value.is_complex()):
+        return None
+    moved = _quarter(value)
+    if structure.ascends:
+        moved[..., value.shape[-1] // 2] = True
+        moved[..., -1] = False
+        other = torch.cat([value[..., :1], value[..., :-1]], -1)
+    elif mask:
+        other = ~value if value.dtype == torch.bool else 1 - value
+    elif bool((value == value.reshape(-1)[0]).all()):
+        other = value.div(2, rounding_mode="floor") if value.any() else value + 1
+    else:
+        other = value.reshape(-1).roll(chance.draw.randrange(1, value.numel())).view(value.shape)
+    return torch.where(moved, other, value) if moved.any() else None
+
+
+def _quarter(value: torch.Tensor) -> torch.Tensor:
+    """A mask of about a quarter of the elements, none of them the first of several in a row."""
+    moved = torch.rand(value.shape, device=value.device) < 1 / 4
+    if value.dim() and value.shape[-1] > 1:
+        moved[..., 0] = False
+        moved.view(-1)[-1] = True
+    return moved if moved.any() else ~moved
+
+
+UNLIKE_EVERY_DRAW = "a mask or integers other than those that every draw has"
 CODE_CHANGES: Mapping[str, Change] = {
     "a mask whose first row is all False": partial(_first_row, element=False),
     "a mask whose first row is all True": partial(_first_row, element=True),
@@ -98,5 +136,6 @@ CODE_CHANGES: Mapping[str, Change] = {
     "integers whose first row is all padding, or the smallest one": _padding_in_a_row,
     "integers that are all padding": _padding_only,
     "integers all equal to the largest one": _largest_only,
+    UNLIKE_EVERY_DRAW: unlike_every_draw,
 }
 """The changes, by the words that follow "for" in a message."""

@@ -9,7 +9,7 @@ import torch
 
 from grader.grading.compare.blocks import kth_smallest
 from grader.grading.compare.ties import has_ties
-from grader.grading.oracle.code_changes import CODE_CHANGES, Change
+from grader.grading.oracle.code_changes import CODE_CHANGES, UNLIKE_EVERY_DRAW, Change
 from grader.grading.oracle.input_structure import Structure
 from grader.grading.oracle.values import as_before, as_real, is_float, is_mask, values_of
 
@@ -56,7 +56,7 @@ def changed(
     `bounded` keeps the sign of values, and those in [-1, 1] there: an assertion on a device ends the process. With
     `scales_whole`, whole numbers are numbers to the reference and no codes, so that they shrink too.
     """
-    if structure.fixed or value.numel() < 2 or not value.any():
+    if (structure.fixed or value.numel() < 2 or not value.any()) and change != UNLIKE_EVERY_DRAW:
         return value
     if value.is_complex():
         pairs = as_real(value)

@@ -22,6 +22,7 @@ from grader.grading.compare.expected import COARSE_TOLERANCE, ELEMENT_TOLERANCE,
 from grader.grading.compare.narrow_types import spacing
 from grader.grading.oracle import variations
 from grader.grading.oracle.case import Case, smallest
+from grader.grading.oracle.code_changes import UNLIKE_EVERY_DRAW
 from grader.grading.oracle.input_changes import (
     CERTAIN,
     KINDS,
@@ -57,6 +58,8 @@ ZERO_PARAMETERS = "parameters of which every eighth is zero"
 ties."""
 SPECIALS = frozenset({NEAR_RANGE, ZERO_SAMPLE, SOME_ZEROS, ZERO_PARAMETERS})
 """The changes of which only NaN and infinity count; of outputs in float16, values near the largest number count too."""
+ALONE = frozenset({NEAR_RANGE, CERTAIN, SHIFTED_FAR, UNLIKE_EVERY_DRAW})
+"""The changes that one input has at a time."""
 EPSILON_SHOWS = frozenset({SCALED_DOWN, SMALL_PARAMETERS})
 """The changes that show an epsilon."""
 _Kind = TypeVar("_Kind")
@@ -117,7 +120,8 @@ def _with_other_values(oracle: Oracle, case: Case, structures: Mapping[int, Stru
         moved = [i for i, value in new.items() if value is not case.inputs[i]]
         # Each input alone: beside another that is as large, an overflow on the way to an output may not show in it.
         # A distribution on one class is infinitely far from another one. A norm takes away the shift of its own input.
-        for group in [[i] for i in moved] if name in (NEAR_RANGE, CERTAIN, SHIFTED_FAR) else [moved] if moved else []:
+        # The reference may take other values of one constant, and none of another.
+        for group in [[i] for i in moved] if name in ALONE else [moved] if moved else []:
             inputs = tuple(new[i] if i in group else value for i, value in enumerate(case.inputs))
             yield OtherInputs(name, replace(case, inputs=inputs))
 

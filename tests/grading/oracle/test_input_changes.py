@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from grader.grading.oracle.code_changes import UNLIKE_EVERY_DRAW
 from grader.grading.oracle.input_changes import (
     CHANGES,
     CODE_CHANGES,
@@ -217,3 +218,40 @@ def test_a_mask_is_emptied_and_filled_in_its_first_row_and_in_all(shape, dtype, 
     others = code_changes(*draws)
     found = [(other[:1].unique().tolist(), torch.equal(other[1:], draws[0][1:])) for other in others]
     assert found == changes
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        torch.ones(3, 8, dtype=torch.bool),
+        torch.zeros(1, dtype=torch.bool),
+        torch.ones(6, 6).tril(),
+        torch.arange(12),
+        torch.tensor([0, 4, 9]),
+        torch.tensor([5, 2, 0, 1]),
+        torch.full((4,), 12),
+        torch.tensor(0),
+    ],
+    ids=str,
+)
+def test_constant_masks_and_integers_change(value):
+    """Within their range, with the order of ascending ones and the first element of each row of a mask kept."""
+    structure = Structure([value, value.clone()])
+    new = changed_by(UNLIKE_EVERY_DRAW, structure, value, bounded=False)
+    assert not torch.equal(new, value)
+    assert new.dtype == value.dtype
+    assert new.shape == value.shape
+    assert int(new.min()) >= 0
+    assert int(new.max()) <= max(1, int(value.max()))
+    if structure.ascends:
+        assert bool((new.diff() >= 0).all())
+        assert new[[0, -1]].tolist() == value[[0, -1]].tolist()
+    elif value.dim() and value.shape[-1] > 1:
+        assert torch.equal(new[..., 0], value[..., 0])
+
+
+def test_what_varies_does_not_change_so():
+    draws = [torch.tensor([0, 4, 9]), torch.tensor([0, 5, 9])]
+    assert changed_by(UNLIKE_EVERY_DRAW, Structure(draws), draws[0], bounded=False) is draws[0]
+    weights = torch.ones(4) / 4
+    assert changed_by(UNLIKE_EVERY_DRAW, Structure([weights, weights]), weights, bounded=False) is weights
