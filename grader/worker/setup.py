@@ -19,7 +19,7 @@ from grader.worker.autograd.tensors import describe, state_of
 from grader.worker.compile.ahead import compilers
 from grader.worker.compile.importing import import_source
 from grader.worker.conditions import seed_generators
-from grader.worker.float64_factories import create_in_float64
+from grader.worker.float64_forward import keep_function
 from grader.worker.memory import Region, give_back_memory
 from grader.worker.registry import handles
 from grader.worker.session import Session
@@ -104,9 +104,9 @@ def construct(session: Session, step: p.Construct) -> p.Constructed:
         if count > p.MOST_ENTRIES:
             raise ValueError(f"the model has {count} {what}; at most {p.MOST_ENTRIES} can be graded")
     model = _converted(model.to(session.device), session.dtype)
-    model = _to_float64(model) if step.float64 else model
-    if step.float64_factories:
-        create_in_float64(model)
+    if step.float64:
+        model = _to_float64(model)
+        keep_function(model, session.dtype or torch.float32, creates=step.float64_factories)
     session.add_model(step.model, model)
     session.detaches_kept = step.detach_kept
     if step.compile_mode != "none":
