@@ -6,6 +6,7 @@ import math
 from typing import Literal
 
 import torch
+from torch import finfo  # that of the dtype: a float64 forward sees another one in `torch`
 
 _INTEGERS = {
     torch.bfloat16: torch.int16,
@@ -24,7 +25,7 @@ def of_bits(value: torch.Tensor, bits: int, way: Way) -> torch.Tensor:
     It has bfloat16, float16, float32 or float64. Infinities and NaNs stay. Numbers below the smallest normal one keep
     fewer bits.
     """
-    dropped = 1 - round(math.log2(torch.finfo(value.dtype).eps)) - bits
+    dropped = 1 - round(math.log2(finfo(value.dtype).eps)) - bits
     if dropped <= 0:
         return value
     whole = value.view(_INTEGERS[value.dtype])

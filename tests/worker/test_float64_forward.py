@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from grader.protocol.fewer_bits import of_bits
 from grader.worker.float64_forward import keep_function
 
 DRAWS = {
@@ -56,6 +57,12 @@ def test_it_sees_the_limits_of_the_problems_dtype(dtype):
     found = in_float64(eps, torch.zeros(1), dtype)
     assert found.tolist() == [torch.finfo(dtype).eps, torch.finfo(torch.float16).eps, torch.finfo().eps]
     assert torch.finfo(torch.float64).eps < 1e-15
+
+
+def test_roundings_keep_the_bits_that_they_ask_for():
+    """They go on below the forward, where `torch.finfo` is that of the problem's dtype."""
+    x = torch.randn(100).double()
+    assert torch.equal(in_float64(lambda y: of_bits(y, 8, "to even"), x), of_bits(x, 8, "to even"))
 
 
 def test_what_it_creates_is_float64_where_asked():

@@ -32,7 +32,7 @@ from grader.grading.patterns.pattern import (
     integer_inputs,
     place_of_search,
 )
-from grader.grading.patterns.regions import at_zeros, border, region, vague_region
+from grader.grading.patterns.regions import at_zeros, border, nearly, region, vague_region
 from grader.grading.patterns.rounded import OtherError, accumulated, repeats
 from grader.grading.patterns.terms import grouped, missing_factor, single_term
 
@@ -53,6 +53,7 @@ SEARCHES: Sequence[Search] = (
 )
 """From the plainest to the least: a later one would also fit what an earlier one says in fewer words."""
 
+ON_AN_EDGE = "give it the slope that the reference has exactly there; relu, for one, has 0 at 0"
 SCALE = "check what shifts and scales it there, such as a mean, a variance or its eps"
 """The remedy for an output that is wrong by a shift or a factor."""
 
@@ -97,6 +98,13 @@ def at_ties(subject: Subject) -> Pattern | None:
     # A tied element may be chosen by none of the runs: of three equal ones, 16 runs miss one in 0.15%.
     if int(elsewhere.sum()) * nonsmooth.MIN_ELEMENTS > int(wrong.sum()):
         return None
+    operand = tied.operand.to(wrong.device)
+    edge = torch.unique(operand[wrong])
+    there = torch.isin(operand, edge)
+    # Elements tie at more than the two values that are edges of a ReLU6.
+    if 0 < len(edge) <= 2 and nearly(int(wrong.sum()), int(there.sum())) and not bool(there.all()):
+        edges = " or ".join(f"{value:g}" for value in edge.tolist())
+        return Pattern(f"is wrong only where {subject.case.shown([subject.name])} is {edges}", ON_AN_EDGE)
     return Pattern("is wrong at ties of the inputs only", ties.REMEDY)
 
 

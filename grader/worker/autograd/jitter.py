@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import finfo  # that of the dtype: a float64 forward sees another one in `torch`
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from grader import protocol as p
@@ -63,7 +64,7 @@ class Jittered(OperatorMode):
         floor = some.float().median() if some.numel() else 1.0
         moved = (value + self._size * noise * (size + floor)).to(value.dtype)
         # Infinite elements, such as masked scores, tie beyond all others.
-        largest = torch.where(value < 0, -1.0, 1.0) * torch.finfo(value.dtype).max
+        largest = torch.where(value < 0, -1.0, 1.0) * finfo(value.dtype).max
         return torch.where(finite, moved, (largest * (0.5 + noise.sigmoid() / 2)).to(value.dtype))
 
     def _of(self, like: torch.Tensor) -> torch.Generator:
