@@ -71,7 +71,8 @@ def first_look(
 
     traits, trained, (first, other) = first_training(state, constructed_traits, outputs_from)
     draws = forwards.counted is None or forwards.counted.draws
-    stochastic = _stochastic(reference, traits, passes(trained)[0], first, other, draws)
+    plain = passes(trained)[0]
+    stochastic = _stochastic(reference, traits, plain, first, other, draws, anew)
     return traits._replace(stochastic=stochastic), state
 
 
@@ -131,8 +132,11 @@ def _stochastic(
     first: Mapping[str, torch.Tensor],
     other: Mapping[str, torch.Tensor],
     draws: bool,
+    anew: p.Construct,
 ) -> bool:
-    """Whether forwards under other seeds differ. Raises ReferenceRefused if two models of the same state differ.
+    """Whether forwards under other seeds differ. Raises ReferenceRefused for a difference that is no seed's.
+
+    That is one between two models of the same state, or between a model's calls where new models agree.
 
     `first` are the outputs under seed 0, `other` those of a model constructed anew under seed 1. A difference in any
     bit counts, because a small random branch may change a gradient as much as a large one; `randomness` then compares
@@ -147,14 +151,22 @@ def _stochastic(
             return False
         other = differing
     again = next(evaluate_each(reference, traits, [plain])).outputs
-    if same(first, again):
+    of_rounding = outputs_alike(first, other)
+    if same(first, again) and (draws or of_rounding):
         return True
-    if outputs_alike(first, other):
+    if of_rounding:
         return draws
     if outputs_alike(other, again):
         raise ReferenceRefused(
             f"{reference.problem.path}: two models with the same parameters and buffers give different outputs; "
             "register everything else that the constructor draws as a buffer"
+        )
+    one, another = evaluate_each(reference, traits, [replace(plain, before=(anew,))] * 2)
+    if outputs_alike(one.outputs, another.outputs):
+        raise ReferenceRefused(
+            f"{reference.problem.path}: in {_mode(traits.training)}, the outputs change from call to call, with the "
+            "same inputs, parameters, buffers and seed, and two new models agree: the reference keeps state between "
+            "calls that is not in a buffer, such as a counter; register it as a buffer"
         )
     return True
 
@@ -203,8 +215,13 @@ def _forwards(
         if "leaf Variable" not in result.failure.text:
             break
     assert result.failure is not None
-    mode = "train()" if training else "eval()"
-    raise ReferenceRefused(f"{reference.problem.path}: in {mode}, the reference raised {first_line(result.failure)}")
+    raise ReferenceRefused(
+        f"{reference.problem.path}: in {_mode(training)}, the reference raised {first_line(result.failure)}"
+    )
+
+
+def _mode(training: bool) -> str:
+    return "train()" if training else "eval()"
 
 
 def _add_count(job: JobBuilder, inputs: Sequence[object], run: Mapping[str, Any]) -> None:

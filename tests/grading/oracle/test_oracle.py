@@ -135,6 +135,45 @@ def test_what_a_constructor_draws_is_a_parameter_or_a_buffer(resources, tmp_path
     assert case("self.register_buffer('h0', torch.randn(4))").outputs.keys() == {"output"}
 
 
+COUNTS = """
+import itertools
+
+import numpy
+import torch
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.turns = itertools.count(1)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        self.calls += 1
+        return x * ({factor})
+
+
+def get_inputs():
+    return [torch.randn(5, 4)]
+"""
+
+
+@pytest.mark.parametrize("factor", ["next(self.turns)", "1 + (next(self.turns) > 1)"], ids=["each", "the first"])
+def test_a_counter_that_is_no_buffer_is_refused_as_such(resources, tmp_path, factor):
+    """No random number is drawn. With the counter in a buffer, each call begins with the same one."""
+
+    def case(factor):
+        source = COUNTS.replace("{factor}", factor)
+        return resources.oracle(Problem(id="odd", path=tmp_path / "odd.py", source=source), Device.CPU).case("full")
+
+    with pytest.raises(
+        ProblemError, match=r"in train\(\), the outputs change from call to call, .* keeps state between"
+    ):
+        case(factor)
+    assert case("self.calls").values_comparable
+    assert not case("1 + numpy.random.rand()").values_comparable
+
+
 def test_an_output_of_nothing_but_rounding_is_no_difference_between_models(resources, tmp_path):
     source = HIDDEN.replace("{kept}", "").replace("{made}", "x.softmax(-1).sum(-1) - 1")
     oracle = resources.oracle(Problem(id="odd", path=tmp_path / "odd.py", source=source), Device.CPU)
