@@ -62,6 +62,8 @@ class Outputs(Result):
     """Different numbers among the results that were rounded, if results were."""
     slips: Annotated[tuple[PossibleSlip, ...], Many] = ()
     """The slips that there can be of the kind that was asked for."""
+    recording_off: bool = False
+    """A forward with a graph left the recording of gradients turned off for what follows it."""
 
     @model_validator(mode="after")
     def _names_are_distinct(self) -> Outputs:

@@ -105,7 +105,8 @@ CODES: dict[str, Code] = {
         "Initialise accumulators; check the index against the size."),
     "inputs_modified": Code("forward", "The forward changed its inputs.", "Write results into new tensors."),
     # backward
-    "output_detached": Code("backward", "The output does not require grad while the reference's does.",
+    "output_detached": Code("backward",
+        "The output, or what is computed from it, does not require grad while the reference's does.",
         "Wrap a kernel in torch.autograd.Function and return its apply(); elsewhere, take out detach() and no_grad().",
         status=Status.MISSING_BACKWARD),
     "input_grad_none": Code("backward", "An input gets no gradient while the reference gives one.",

@@ -57,7 +57,13 @@ def forward(session: Session, step: p.Forward) -> p.Outputs:
     outputs = call_forward(session, step)
     tensors = tuple(describe(name, value) for name, value in outputs.items())
     tape = session.tapes[step.tape]
-    return p.Outputs(tensors=tensors, changed=tape.changed, numbers=tape.numbers, slips=tape.slips)
+    return p.Outputs(
+        tensors=tensors,
+        changed=tape.changed,
+        numbers=tape.numbers,
+        slips=tape.slips,
+        recording_off=step.grad and not torch.is_grad_enabled(),
+    )
 
 
 def computed(value: object) -> object:

@@ -77,6 +77,20 @@ def explain_missing(candidate: Candidate, case: Case, lost: Sequence[str], detac
     return fold(diagnoses[0], diagnoses[1:]) if len(diagnoses) > 1 and (detached or cut or same) else diagnoses
 
 
+def recording_off(case: Case, ends: GraphEnds) -> Diagnosis:
+    """The diagnosis of a forward that turns the recording of gradients off and leaves it so."""
+    places = [place for place in ends.places if "set_grad_enabled" in place]
+    remedy = f"take out {' or '.join(places)}" if places else "turn it on again"
+    return diagnose(
+        "output_detached",
+        "the submission turns the recording of gradients off and leaves it off (torch.is_grad_enabled() is False "
+        f"after the forward), so that a loss computed from {in_backticks(list(case.cotangents))} has no gradient",
+        where=case.where,
+        remedy=f"{remedy}, or use `with torch.no_grad():`, which ends with its block, for what needs no gradient",
+        detail={"outputs": list(case.cotangents), "operands": _displayed(case, case.wrt)},
+    )
+
+
 def _detached(case: Case, detached: Sequence[str], lost: Sequence[str], ends: GraphEnds) -> Diagnosis:
     shown = _displayed(case, lost)
     consequence = f", so {in_backticks(shown)} {'gets' if len(shown) == 1 else 'get'} no gradient" if shown else ""

@@ -11,7 +11,7 @@ from grader import protocol as p
 from grader.executor import JobResult
 from grader.grading.backward.classify import GradientFault, classify
 from grader.grading.backward.describe import describe
-from grader.grading.backward.missing import explain_missing, ordinal
+from grader.grading.backward.missing import explain_missing, ordinal, recording_off
 from grader.grading.candidate.buffers import USUAL, explain_buffers
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.outputs import check_buffers, check_output, differ
@@ -72,6 +72,8 @@ def judge_product(candidate: Candidate, case: Case) -> JudgedProduct:
     export_outputs(job, case, "a")
     export_buffers(job, candidate, case)
     result = candidate.attempt(job, "backward", f"backward of {case.where}")
+    if any(returned.recording_off for returned in result.of(p.Outputs)):
+        return _without_gradients(case, "missing", recording_off(case, candidate.graph_ends))
     if result.failure is not None:
         return _judge_failure(candidate, case, result, result.failure)
     outputs = {info.name: info for info in result.of(p.Outputs)[0].tensors}
@@ -152,6 +154,14 @@ def _buffers_differ(candidate: Candidate, case: Case, result: JobResult) -> list
     ]
 
 
+def _without_gradients(case: Case, status: Literal["failed", "missing"], diagnosis: Diagnosis) -> JudgedProduct:
+    """The product of a backward from which no gradient came."""
+    operands = (case.operand_names[name] for name in case.wrt)
+    return JudgedProduct(
+        [TensorCheck(name=name, status=status, message=diagnosis.message) for name in operands], [diagnosis]
+    )
+
+
 def _judge_failure(candidate: Candidate, case: Case, result: JobResult, failure: Failure) -> JudgedProduct:
     """The diagnosis for a backward that raised. Raises Stopped if the forward did, or for an unknown reason."""
     doing = f"backward of {case.where}"
@@ -160,10 +170,7 @@ def _judge_failure(candidate: Candidate, case: Case, result: JobResult, failure:
 
     def judged(code: str, status: Literal["failed", "missing"], what: str, remedy: str) -> JudgedProduct:
         detail = {"traceback": failure.traceback, "variant": case.name}
-        diagnosis = diagnose(code, what, where=case.where, remedy=remedy, detail=detail)
-        operands = (case.operand_names[name] for name in case.wrt)
-        rows = [TensorCheck(name=name, status=status, message=diagnosis.message) for name in operands]
-        return JudgedProduct(rows, [diagnosis])
+        return _without_gradients(case, status, diagnose(code, what, where=case.where, remedy=remedy, detail=detail))
 
     text = first_line(failure)
     if failure.type_name == "NotImplementedError" or any(mark in text for mark in NO_DERIVATIVE):
