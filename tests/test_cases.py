@@ -63,7 +63,7 @@ def judge_draws(resources, problem, submission, variant):
         for training, draw in itertools.product(modes, range(DRAWS)):
             case = oracle.case(variant, training=training, draw=draw)
             diagnoses = [
-                *judge_product(candidate, case).diagnoses,
+                *judge_product(candidate, oracle, case).diagnoses,
                 *run_probes(candidate, oracle, [case], probe_codes()),
             ]
             both = (False, bool(case.wrt))

@@ -34,7 +34,7 @@ def explain(
     raced = None if judged.missing else race(candidate, replace(experiment_cases, first=case))
     if raced is not None:
         return fold(raced, judged.diagnoses)
-    other_mode = _right_in_other_mode(candidate, cases, case)
+    other_mode = _right_in_other_mode(candidate, oracle, cases, case)
     if judged.missing:
         first, *others = judged.diagnoses
         return [said_of_eval(first) if other_mode and not case.training else first, *others]
@@ -46,7 +46,7 @@ def explain(
     errors = [cause for cause in causes if cause.severity == "error"]
     if errors:
         return errors_first([*fold(errors[0], [*errors[1:], *judged.diagnoses]), *_others(causes)])
-    if not judge_product(candidate, case).diagnoses:
+    if not judge_product(candidate, oracle, case).diagnoses:
         return errors_first([wrong_once(*judged.diagnoses), *_others(causes)])
     found, remedy = judged.diagnoses, None
     if judged.product is not None and judged.faults:
@@ -81,7 +81,7 @@ def _causes(
     return causes
 
 
-def _right_in_other_mode(candidate: Candidate, cases: Sequence[Case], case: Case) -> bool:
+def _right_in_other_mode(candidate: Candidate, oracle: Oracle, cases: Sequence[Case], case: Case) -> bool:
     """Whether the gradients of the same variant are right in the other mode, up to rounding.
 
     The other mode is judged again even if it was right before: that may have worn off.
@@ -89,7 +89,7 @@ def _right_in_other_mode(candidate: Candidate, cases: Sequence[Case], case: Case
     other = case.in_other_mode(cases)
     if other is None:
         return False
-    judged = judge_product(candidate, other)
+    judged = judge_product(candidate, oracle, other)
     return not judged.diagnoses and all(map(right_up_to_rounding, judged.checks))
 
 

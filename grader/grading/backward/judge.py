@@ -59,7 +59,7 @@ def judge_backward(
     for case in (*noise, *cases):
         with watch.of(case.variant):
             values_decide = not case.gradients_are_noise
-            judged = judge_product(candidate, case) if values_decide else judge_noise(candidate, oracle, case)
+            judged = judge_product(candidate, oracle, case) if values_decide else judge_noise(candidate, oracle, case)
         candidate.release_after(case, "backward")
         diagnoses = judged.diagnoses or (
             rounded_gradients(candidate, oracle, case, judged.product) if values_decide else []
@@ -72,7 +72,12 @@ def judge_backward(
             if values_decide:
                 failed = set() if judged.missing else {one.name for one in judged.checks if one.status == "failed"}
                 variants += wrong_at_full_size(
-                    candidate, cases, case, failed, lambda whole: judge_product(candidate, whole).checks, "backward"
+                    candidate,
+                    cases,
+                    case,
+                    failed,
+                    lambda whole: judge_product(candidate, oracle, whole).checks,
+                    "backward",
                 )
                 diagnoses, selected = _explained(candidate, oracle, cases, case, judged, experiment_cases)
             break
@@ -129,7 +134,7 @@ def _post_checks(
         checks = tuple(check for check in checks if check.code not in INFORMATION)
     turns = PRODUCTS_EACH * sum(len(one.modes) for one in experiment_cases)
     limit = seconds / (turns * len(checks))
-    each = turns * watch.steady(first.variant, limit, partial(judge_product, candidate, first))
+    each = turns * watch.steady(first.variant, limit, partial(judge_product, candidate, oracle, first))
     weights = [check.weight for check in checks]
     drawn = Drawn(checks, each, seconds, candidate.clock, fewest=FEWEST, weights=weights)
     diagnoses = controlled_experiments(candidate, oracle, in_train, drawn)
@@ -181,7 +186,7 @@ def controlled_experiments(
         case = mode.second()
         if case is mode.first or not case.values_comparable:
             continue
-        judged = judge_product(candidate, case)
+        judged = judge_product(candidate, oracle, case)
         if not judged.gradients_are_right:
             others = [diagnosis for diagnosis in diagnoses if diagnosis.severity != "error"]
             if (output := judge_case(candidate, oracle, case)[1]) is not None:
@@ -249,7 +254,7 @@ def _follows(oracle: Oracle, case: Case, name: str, moved: str) -> bool:
 
 def judge_noise(candidate: Candidate, oracle: Oracle, case: Case) -> JudgedProduct:
     """One product of an ill-posed case (`oracle/comparability.py`), and the experiment. Raises Stopped."""
-    judged = judge_product(candidate, case)
+    judged = judge_product(candidate, oracle, case)
     if judged.diagnoses or judged.product is None:
         return judged
     run_on = ExperimentCases.of_one(case, oracle.budget.experiment_seconds)

@@ -93,10 +93,11 @@ def recording_off(case: Case, ends: GraphEnds) -> Diagnosis:
 
 def _detached(case: Case, detached: Sequence[str], lost: Sequence[str], ends: GraphEnds) -> Diagnosis:
     shown = _displayed(case, lost)
+    verb = "does" if len(detached) == 1 else "do"
     consequence = f", so {in_backticks(shown)} {'gets' if len(shown) == 1 else 'get'} no gradient" if shown else ""
     return diagnose(
         "output_detached",
-        f"{in_backticks(detached)} does not require grad (grad_fn is None){consequence}",
+        f"{in_backticks(detached)} {verb} not require grad (grad_fn is None){consequence}",
         where=case.where,
         remedy=_mend(ends, WRAP_AND_RETURN),
         detail={"outputs": list(detached), "operands": shown},

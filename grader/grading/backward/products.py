@@ -19,7 +19,9 @@ from grader.grading.candidate.parts import export_buffers
 from grader.grading.candidate.vjp import Product, product, product_job
 from grader.grading.messages import diagnose, first_line, fold, in_backticks
 from grader.grading.oracle.case import Case, export_outputs
+from grader.grading.oracle.each_output import idle_outputs
 from grader.grading.oracle.evaluation import MODEL
+from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.values import draw_cotangents
 from grader.grading.status import status_of
 from grader.grading.stopped import raised
@@ -63,7 +65,7 @@ class JudgedProduct:
         return status_of(self.diagnoses) is Status.MISSING_BACKWARD
 
 
-def judge_product(candidate: Candidate, case: Case) -> JudgedProduct:
+def judge_product(candidate: Candidate, oracle: Oracle, case: Case) -> JudgedProduct:
     """Judge one product for a random grad_output, with the outputs and buffers that its forward leaves.
 
     Raises Stopped when the worker is lost, or the forward raises.
@@ -80,6 +82,7 @@ def judge_product(candidate: Candidate, case: Case) -> JudgedProduct:
     wrong_outputs = list(_wrong_outputs(case, result))  # read before the gradients, and not kept beside them
     known = set(outputs) >= set(case.cotangents)
     detached = [name for name in case.cotangents if known and not outputs[name].requires_grad]
+    detached = [name for name in detached if name not in idle_outputs(oracle, case)]
     actual = product(candidate, case, result)
     checks, faults = classify(case, actual)
     lost = [fault.name for fault in faults if fault.code in ("input_grad_none", "param_grad_none")]

@@ -16,9 +16,10 @@ from grader.grading.compare.nonsmooth import PERTURBATION_ULPS
 from grader.grading.oracle.case import Case
 from grader.grading.oracle.comparability import is_noise
 from grader.grading.oracle.evaluation import Pass
+from grader.grading.oracle.first_look import absent
 from grader.grading.oracle.oracle import Oracle
 from grader.grading.oracle.perturbed_runs import PERTURBED_RUNS, perturbed_runs
-from grader.grading.oracle.remembered import derived
+from grader.grading.oracle.remembered import derived, remembered
 from grader.grading.oracle.variations import compared
 
 
@@ -38,6 +39,25 @@ def through_each_output(oracle: Oracle, case: Case) -> Mapping[str, Case]:
         name: replace(case, cotangents={name: case.cotangents[name]}, gradients=gradients)
         for name, gradients in alone.items()
     }
+
+
+@remembered
+def idle_outputs(oracle: Oracle, case: Case) -> frozenset[str]:
+    """Outputs that require a gradient and have none to pass on: of no elements, or rounded.
+
+    Only those without elements where random numbers matter, and where the reference's backward needs all outputs.
+    """
+    empty = frozenset(name for name, cotangent in case.cotangents.items() if not cotangent.numel())
+    if not case.values_comparable or case.forward_seed is not None:
+        return empty
+    others = [name for name in case.cotangents if name not in empty]
+    passes = [replace(Pass.of(case), cotangents={name: case.cotangents[name]}) for name in others]
+    try:
+        runs = list(oracle.ask(case, passes))
+    except ReferenceRefused:
+        return empty
+    alone = zip(others, runs, strict=True)
+    return empty | {name for name, run in alone if all(map(absent, run.gradients.values()))}
 
 
 @derived

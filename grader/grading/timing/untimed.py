@@ -56,7 +56,7 @@ def faults_of_draws(
             return [on_another_draw(wrong)]
         if not other.wrt or not experiment_cases:
             continue
-        judged = judge_product(candidate, other)
+        judged = judge_product(candidate, oracle, other)
         if judged.diagnoses:
             run_on = replace(experiment_cases[0], first=other, eval_cases=None)
             return list(map(on_another_draw, explain_gradients(candidate, oracle, (), other, judged, run_on)))
