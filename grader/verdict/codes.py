@@ -148,7 +148,7 @@ CODES: dict[str, Code] = {
     "wrong_stream": Code("backward", "Wrong when run on a stream other than the default.",
         "Launch on at::cuda::getCurrentCUDAStream().", severity="warning"),
     "ignores_needs_input_grad": Code("backward", "Wrong or raises with frozen operands.",
-        "Check ctx.needs_input_grad."),
+        "Let no result depend on requires_grad; in a Function, check ctx.needs_input_grad."),
     "accumulation_broken": Code("backward", "A second backward does not double .grad.",
         "Return a fresh gradient tensor from each backward."),
     "double_backward_unsupported": Code("backward",

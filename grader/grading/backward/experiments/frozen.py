@@ -21,7 +21,10 @@ MAX_SUBSETS = 48
 operands and not the other."""
 SUBSETS_OF_A_JOB = 12
 """Subsets that one job tries at most, so that the time is looked at in between."""
-NEEDS = "check ctx.needs_input_grad"
+NEEDS = (
+    "give the others their gradients whatever is frozen: let no result depend on requires_grad, and check "
+    "ctx.needs_input_grad in a Function"
+)
 
 
 @experiment(
