@@ -78,7 +78,8 @@ CODES: dict[str, Code] = {
     "parameters_missing": Code("forward", "Parameters of the reference have no counterpart.",
         "Keep names and shapes of Model's parameters."),
     "parameters_unmatched": Code("load",
-        "Neither names nor values under equal seeds show which parameter is which, and the output is wrong.",
+        "Neither names nor values under equal seeds show which parameter is which, or one is in parts, and the output "
+        "is wrong.",
         "Give parameters Model's names and shapes, or create them as Model does.", status=Status.INVALID_SUBMISSION),
     "buffers_not_updated": Code("forward",
         "A buffer, or a parameter that forward writes to, was not updated as the reference updates it.",

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 
-from grader.grading.candidate.placement import Block, EqualValues, Placement, constant, match_values, parts, plain_name
+from grader.grading.candidate.placement import (
+    Block,
+    EqualValues,
+    Placement,
+    constant,
+    kept_in_parts,
+    match_values,
+    parts,
+    plain_name,
+)
 from grader.protocol import TensorInfo
 
 
@@ -23,6 +32,8 @@ class Matching:
     """Candidate tensors without a counterpart in the reference. They keep the values from their constructor."""
     guessed: tuple[str, ...] = ()
     """Reference tensors that were paired by order, although another pairing is possible."""
+    in_parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Those of `missing` that the candidate keeps in several tensors, with these."""
 
     @staticmethod
     def of_itself(state: Mapping[str, torch.Tensor]) -> Matching:
@@ -99,12 +110,13 @@ def match(
     apply([_alone(alike)])
     sure = set(places)
     apply([_in_order(alike), _in_order(_shape), _in_order(_squeezed)])
-    left, free = unmatched()
+    missing, extra = (tuple(info.name for info in infos) for infos in unmatched())
     return Matching(
         places=places,
-        missing=tuple(info.name for info in left),
-        extra=tuple(info.name for info in free),
+        missing=missing,
+        extra=extra,
         guessed=tuple(name for name in places if name not in sure),
+        in_parts=next(filter(None, (kept_in_parts(one.only(missing, extra)) for one in values)), {}),
     )
 
 

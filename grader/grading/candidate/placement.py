@@ -147,6 +147,18 @@ def match_values(values: EqualValues) -> dict[str, Placement]:
     return places
 
 
+def kept_in_parts(values: EqualValues) -> dict[str, tuple[str, ...]]:
+    """The reference's tensors that the candidate keeps in several, side by side, with the names of these."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name, value in values.ours.items():
+        taken = {other for others in found.values() for other in others}
+        left = {other: tensor for other, tensor in values.theirs.items() if other not in taken}
+        held = () if constant(value) else tuple(_joined(name, value, left))
+        if len(held) > 1:
+            found[name] = held
+    return found
+
+
 def constant(tensor: torch.Tensor) -> bool:
     """Whether all elements are equal, or there is none: its values say nothing about its place."""
     return tensor.numel() < 2 or bool((tensor == tensor.reshape(-1)[0]).all())

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.parameter_matching import Matching
-from grader.grading.messages import diagnose, in_backticks
+from grader.grading.messages import MAX_LISTED, diagnose, in_backticks
 from grader.grading.oracle.case import Case
 from grader.verdict.models import Diagnosis
 
@@ -19,6 +19,12 @@ def without_counterpart(candidate: Candidate, case: Case, wrong: str) -> Diagnos
     matching = candidate.matching(case)
     # A parameter that the reference's forward writes to is among both.
     missing = [name for name in matching.missing if name in case.wrt or name not in case.buffers]
+    if matching.in_parts:
+        whole = list(matching.in_parts)
+        remedy = (
+            f"keep {in_backticks(whole)} whole, as Model does, and split {'them' if whole[1:] else 'it'} in the forward"
+        )
+        return diagnose("parameters_unmatched", f"{_in_parts(matching)}; {wrong}", where=case.where, remedy=remedy)
     if matching.guessed or (missing and matching.extra):
         remedy = (
             "give them Model's names and shapes, or create them as Model does, so that equal seeds give equal values; "
@@ -40,6 +46,13 @@ def with_own_parameters(candidate: Candidate, case: Case, found: Diagnosis) -> D
         return found
     note = f"Model has no counterpart of ModelNew's {in_backticks(own)}, so that constructed values stay there"
     return found.model_copy(update={"message": f"{found.message}; {note}"})
+
+
+def _in_parts(matching: Matching) -> str:
+    """Which parameters of the reference's ModelNew keeps in several."""
+    held = [f"the reference's `{name}` in {in_backticks(parts)}" for name, parts in matching.in_parts.items()]
+    shown = ", ".join(held[:MAX_LISTED]) + ", and others so" * (len(held) > MAX_LISTED)
+    return f"ModelNew keeps {shown}: such parts are not paired with the whole"
 
 
 def _unmatched(matching: Matching, missing: Sequence[str]) -> str:

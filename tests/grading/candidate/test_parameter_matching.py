@@ -105,3 +105,12 @@ def test_what_has_no_counterpart_is_named():
     matching = matched(ours, {"weights": torch.randn(4, 3), "bias": ours["bias"]})
     assert (matching.missing, matching.extra) == (("weight",), ("weights",))
     assert matching.unsure
+
+
+def test_a_tensor_that_is_kept_in_parts_is_named_with_them():
+    packed, bias = torch.randn(6, 4), torch.randn(6)
+    theirs = {"v": packed[4:], "q": packed[:2], "k": packed[2:4], "bias": bias, "other": torch.randn(2, 4)}
+    matching = matched({"in_proj": packed, "bias": bias}, theirs)
+    assert matching.in_parts == {"in_proj": ("q", "k", "v")}
+    assert matching.missing == ("in_proj",)
+    assert not matched({"in_proj": packed}, {"q": packed[:2], "k": packed[2:4]}).in_parts
