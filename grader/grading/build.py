@@ -14,7 +14,7 @@ from grader import protocol as p
 from grader.catalog.formats import FORMATS, Entry
 from grader.catalog.own_folders import cache_folder
 from grader.catalog.requests import Request
-from grader.errors import UserError
+from grader.errors import UserError, printable
 from grader.executor import WorkerClient, WorkerLost
 from grader.grading.kept_files import keep_file
 from grader.grading.messages import MAX_QUOTED, diagnose, first_line, usual_remedy
@@ -85,7 +85,10 @@ def check_source(submission: Submission) -> None:
     entry = FORMATS[submission.format].entry
     bound = entry.name in submission.source if tree is None else any(_binds(node, entry) for node in ast.walk(tree))
     if not bound:
-        raise _no_model_new(str(entry))
+        top = () if tree is None else tree.body
+        functions = (node.lineno for node in top if isinstance(node, ast.FunctionDef) and node.name == entry.name)
+        line = next(functions, None) if entry.kind == "class" else None
+        raise _no_model_new(entry, "" if line is None else f"{entry.name} is a function (line {line}), no class")
 
 
 def import_submission(
@@ -206,7 +209,7 @@ def _judge_import(submission: Submission, evidence: p.Evidence) -> Built:
         kill = killed_child(last.log or failure.text, "compiling")
         raise BuildFailed(result, build_failed(last, failure.text), kill)
     if failure.kind == "missing_class":
-        raise _no_model_new(str(FORMATS[submission.format].entry))
+        raise _no_model_new(FORMATS[submission.format].entry, printable(failure.text[:MAX_QUOTED]))
     result = _result(failure.builds, StageStatus.PASSED, None)
     result = result.model_copy(update={"not_compiled": f"importing it raises {first_line(failure)}"})
     return Built(result, import_failure=failure)
@@ -220,9 +223,11 @@ class BuildFailed(Stopped):
         self.result = result
 
 
-def _no_model_new(entry: str) -> Stopped:
-    remedy = f"define {entry}" if entry != "class ModelNew" else usual_remedy("no_model_new")
-    return Stopped(diagnose("no_model_new", f"the file defines no {entry}", remedy=remedy))
+def _no_model_new(entry: Entry, instead: str = "") -> Stopped:
+    """The end for a file without what is graded; `instead` says what a name of a class stands for."""
+    what = instead if instead and entry.kind == "class" else f"the file defines no {entry}"
+    remedy = usual_remedy("no_model_new") if entry.kind == "class" else f"define {entry}"
+    return Stopped(diagnose("no_model_new", what, remedy=remedy))
 
 
 def _result(builds: Sequence[p.BuildEvent], status: StageStatus, seconds: float | None) -> BuildResult:

@@ -32,7 +32,7 @@ CODES: dict[str, Code] = {
     "syntax_error": Code("load", "The file is not valid Python.",
         "Fix the syntax error at the line named.", status=Status.INVALID_SUBMISSION),
     "no_model_new": Code("load", "The file defines no class ModelNew.",
-        "Name the module's class ModelNew.", status=Status.INVALID_SUBMISSION),
+        "Define `class ModelNew(nn.Module)` with a forward.", status=Status.INVALID_SUBMISSION),
     "constructor_signature": Code("load", "ModelNew does not take the problem's constructor arguments.",
         "Give __init__ the parameters of Model.", status=Status.INVALID_SUBMISSION),
     "constructor_raised": Code("load", "The constructor raised.", "See the traceback.", status=Status.RUNTIME_ERROR),

@@ -83,6 +83,7 @@ WHOLE = {
     "no ModelNew": (b"class Model: pass\n", Status.INVALID_SUBMISSION, "no_model_new"),
     "ModelNew in a comment only": (b"# ModelNew\nx = 1\n", Status.INVALID_SUBMISSION, "no_model_new"),
     "ModelNew is no class": (b"ModelNew = 3\n", Status.INVALID_SUBMISSION, "no_model_new"),
+    "ModelNew is a function": (b"def ModelNew(x):\n    return x\n", Status.INVALID_SUBMISSION, "no_model_new"),
     "ModelNew is no module": (
         b"class ModelNew:\n    def __init__(self, *a): pass\n",
         Status.RUNTIME_ERROR,
@@ -137,6 +138,24 @@ def test_bad_submission(grader, catalog, tmp_path, content, status, code):
     told = [(diagnosis.code, diagnosis.message) for diagnosis in verdict.diagnoses]
     assert (verdict.status, told[0][0]) == (status, code), told
     assert "\n" not in told[0][1]
+
+
+NO_CLASS = {
+    "def ModelNew(x):\n    return x\n": "ModelNew is a function (line 1), no class: define `class ModelNew(nn.Module)`",
+    "ModelNew = lambda x: x\n": "ModelNew is a function, no class",
+    "import torch\nModelNew = torch.nn.ReLU()\n": "ModelNew is an object of type ReLU, no class",
+    "ModelNew = None\n": "the file defines no class ModelNew",
+}
+
+
+@pytest.mark.parametrize("source", NO_CLASS)
+def test_what_stands_in_place_of_a_class_is_named(grader, catalog, tmp_path, source):
+    path = tmp_path / f"{PROBLEM}.py"
+    path.write_text(source)
+    (submission,) = find_submissions([path], catalog).submissions
+    (diagnosis,) = grader.grade(grader.request(catalog.problem(PROBLEM), submission)).diagnoses
+    assert diagnosis.code == "no_model_new"
+    assert diagnosis.message.startswith(NO_CLASS[source])
 
 
 def test_nothing_is_left_running(grader, catalog, tmp_path):

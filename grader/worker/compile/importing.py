@@ -163,5 +163,8 @@ def import_source(source: str, file_name: str, class_name: str) -> type:
     spec.loader.exec_module(module)
     submitted = getattr(module, class_name, None)
     if not isinstance(submitted, type):
-        raise MissingClass(f"the file defines no class {class_name}")
+        if submitted is None:
+            raise MissingClass(f"the file defines no class {class_name}")
+        what = "a function" if inspect.isroutine(submitted) else f"an object of type {type(submitted).__name__}"
+        raise MissingClass(f"{class_name} is {what}, no class")
     return submitted
