@@ -127,7 +127,7 @@ def grouped(subject: Subject) -> Pattern | None:
             return Pattern(f"is off by the same amount {each}{amount}", remedy)
         a = slope(subject.actual, subject.right, chosen)
         if len(groups) > 1 and _several(subject, chosen) and subject.explained(subject.actual - a * subject.right):
-            return _factor(a, each)
+            return _factor(a[(subject.right != 0).sum(chosen, keepdim=True) > 0], each)
         if length < 2 * FREE:
             continue
         for known in subject.like():
@@ -177,7 +177,7 @@ def _gain_left_out(subject: Subject, term: Known, multiples: torch.Tensor) -> Pa
 
 
 def _factor(a: torch.Tensor, each: str) -> Pattern:
-    """A factor for each group; names the known tensor that it is a multiple of."""
+    """A factor for each group that has one: anything is a multiple of zeros."""
     text = f"is off by one factor {each}, from {float(a.min()):.4g} to {float(a.max()):.4g}"
     return Pattern(text, "look for a factor that differs there: it is missing, applied twice, or read at another index")
 

@@ -141,6 +141,15 @@ def test_zeros_of_both_sides_do_not_move_a_limit(seed):
     assert example.found(actual, right).startswith("is of the wrong sign where `x` < 0, and right elsewhere")
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_of_zeros_have_no_factor(seed):
+    """As behind a mask: anything is a multiple of them."""
+    example = Example(seed)
+    right = torch.where(rows(example) % 4 == 3, 0.0, example.right)
+    found = example.found(right * each_row(example), right)
+    assert found.startswith("is off by one factor within each row, from 0.5 to 2.773")
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_a_missing_mask_is_no_overwritten_sum(seed):
     """Both leave single elements of grad_output; behind the mask there should be none."""
