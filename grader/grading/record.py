@@ -123,6 +123,7 @@ class Record:
                 self.inspected.seen,
                 codes={diagnosis.code for diagnosis in self.diagnoses},
                 languages=self.request.languages,
+                precision=settings.precision,
             ),
             kernels=self.inspected.kernels,
             build=self.build,

@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from grader.verdict.precision import Precision
 from grader.verdict.source_labels import read_source
 
 LANGUAGES: dict[str, str] = {
@@ -30,7 +31,7 @@ LABELS: dict[str, str] = {
     "torch_fallback": "Where its kernel fails or does not apply, PyTorch computes instead.",
     "vendor_library": "Matrix products or convolutions of PyTorch, NumPy or a vendor do part of its work.",
     "no_custom_kernel": "It compiles no kernel or loop of its own, or none of them ran.",
-    "reduced_precision": "It computes in a narrower type than float32, or allows TensorFloat-32.",
+    "reduced_precision": "In a problem of float32, it computes in a narrower type or allows TensorFloat-32.",
     "narrow_inputs": "It is wrong for inputs that the reference takes and get_inputs does not draw.",
     "cuda_graph": "It captures and replays CUDA graphs.",
     "extra_streams": "It makes CUDA streams of its own.",
@@ -73,10 +74,12 @@ def labels(
     seen: Seen | None = None,
     codes: Collection[str] = (),
     languages: Collection[str] = (),
+    precision: Precision = Precision.FP32,
 ) -> tuple[str, ...]:
     """The labels of a submission; only `languages` for a source that is not Python.
 
-    `codes` are those of its diagnoses. Takes time linear in the length of the source.
+    A precision is not reduced where the reference or the `precision` of the grading has it already. `codes` are its
+    diagnoses'. Takes time linear in the length of the source.
     """
     read = read_source(source, reference)
     if read is None:
@@ -84,7 +87,15 @@ def labels(
     held = {label for label, holds in read.labels.items() if holds} | {*codes, *languages}
     if seen is not None and seen.calls:
         held |= {label for label, holds in _ran(seen, source, compiled=read.compiled).items() if holds}
+    if precision.meaning.dtype is not None or _is_narrow(reference):
+        held.discard("reduced_precision")
     return tuple(label for label in LABELS if label in held)
+
+
+def _is_narrow(reference: str) -> bool:
+    """Whether a problem names a type of 16 bits itself, or allows TensorFloat-32."""
+    read = read_source(reference, "")
+    return read is not None and read.labels["reduced_precision"]
 
 
 def _ran(seen: Seen, source: str, *, compiled: bool) -> dict[str, bool]:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from grader.verdict.labels import LABELS, LANGUAGES, Seen, labels
+from grader.verdict.precision import Precision
 from tests.pace import seconds
 
 ROOT = Path(__file__).parents[2]
@@ -105,6 +106,20 @@ TF32 = "cutlass_80_tensorop_s1688gemm_128x128_nn"
 def test_labels_of_what_ran(on_gpu, names, expected):
     reference = {"aten::relu": 1, "aten::t": 1}
     assert labels(submission(), REFERENCE, Seen(on_gpu, dict.fromkeys(names, 1), reference)) == expected
+
+
+@pytest.mark.parametrize(
+    ("reference", "precision", "expected"),
+    [
+        (REFERENCE, Precision.FP32, ("reduced_precision",)),
+        (REFERENCE, Precision.TF32, ("reduced_precision",)),
+        (REFERENCE, Precision.BF16, ()),
+        (REFERENCE + "\n\ndef get_inputs():\n    return [torch.rand(3).half()]\n", Precision.FP32, ()),
+        (REFERENCE + "\nDTYPE = torch.bfloat16\n", Precision.FP32, ()),
+    ],
+)
+def test_sixteen_bits_are_no_narrower_than_those_of_the_problem(reference, precision, expected):
+    assert labels(submission("return op.run(x.half())"), reference, precision=precision) == expected
 
 
 def test_graphs_and_streams_are_seen():
