@@ -266,7 +266,7 @@ class WorkerClient:
             answer, self.answered_at = self._socket.read(length, deadline), time.perf_counter()
             return protocol.decode_evidence(answer)
         except SocketTimeout:
-            raise self.lost(Status.TIMEOUT, f"gave no answer within {timeout_seconds:g} s") from None
+            raise self.lost(*worker_process.describe_silence(self._process.roots, timeout_seconds)) from None
         except SocketClosed:
             raise self._lost_by_end() from None
         except protocol.MalformedMessage as error:

@@ -15,6 +15,7 @@ from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
+from grader.executor.process_table import tree
 from grader.executor.worker_template import DEFAULT_ARCHITECTURE, MODULE
 from grader.protocol import Failure
 from grader.sandbox import PYTHON, CopyOf, Exit, Limits, Sandbox, SandboxedProcess, Zygote
@@ -104,7 +105,8 @@ class Killer(Enum):
     """The process that ended a worker, where it was no access out of bounds."""
 
     ITSELF = "itself"
-    """A process of the worker: it exited, or sent a signal (`grader.worker.self_kill`), or one of its timers did."""
+    """A process of the worker: it exited, or sent a signal (`grader.worker.self_kill`), or one of its timers did, or it
+    stopped itself."""
 
     HOST = "host"
     """The kernel, for lack of memory outside of the worker's own limit."""
@@ -191,6 +193,14 @@ def describe_exit(exit_: Exit, limits: Limits) -> Ending:
         return Ending(Status.CRASHED, "was ended for a signal to itself, SIGKILL or SIGTERM", Killer.ITSELF)
     killer = Killer.UNKNOWN if exit_.signal in FROM_OUTSIDE else None if exit_.signal in FAULTS else Killer.ITSELF
     return Ending(Status.CRASHED, f"was ended by {signal_name(exit_.signal)}", killer)
+
+
+def describe_silence(roots: set[int], seconds: float) -> Ending:
+    """Return why a worker with these first processes gave no answer in time."""
+    silent = f"gave no answer within {seconds:g} s"
+    if "T" in tree(roots).values():
+        return Ending(Status.TIMEOUT, f"stood still, stopped by a signal such as SIGSTOP, and {silent}", Killer.ITSELF)
+    return Ending(Status.TIMEOUT, silent)
 
 
 def describe_attach_failure(region: str, failure: Failure) -> Ending:

@@ -158,7 +158,7 @@ def bundles(*, kept: Path | None = None, gives: bool = False) -> Iterator[list[i
 def _lost(error: WorkerLost, timeout_seconds: float) -> Stopped:
     """The end of a submission whose worker was lost while it imported the file."""
     stopped = lost(error, "build", "importing the file")
-    if error.status is not Status.TIMEOUT:
+    if error.status is not Status.TIMEOUT or error.killer is not None:
         return stopped
     what, remedy = (
         f"the file was not imported and compiled within {timeout_seconds:.0f} s",

@@ -53,7 +53,7 @@ def lost(worker_lost: WorkerLost, stage: StageName, doing: str) -> Stopped:
         what += f", and last printed '{printable(printed[-1][:MAX_QUOTED])}'"
     remedy = usual_remedy(code)
     if killer is not None:
-        remedy = "find what in it ends the process, such as a signal or a limit"
+        remedy = "find what in it ends or stops the process, such as a signal or a limit"
     elif worker_lost.status is Status.RUNTIME_ERROR:
         remedy = "close the files, pipes and sockets that it opens, and leave the process's limits as they are"
     kill = None if killer in (None, Killer.ITSELF) else Kill(killer, doing, worker_lost.job)

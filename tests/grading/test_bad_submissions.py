@@ -65,6 +65,7 @@ IMPORT = {
     "raises at import": ("1 / 0", Status.RUNTIME_ERROR, "import_raised"),
     "imports what is not there": ("import no_such_module", Status.RUNTIME_ERROR, "import_raised"),
     "much code with a syntax error": ("a = a + a\n" * 50_000 + "a b", Status.RUNTIME_ERROR, "import_raised"),
+    "stops itself at import": ("os.kill(os.getpid(), signal.SIGSTOP)", Status.TIMEOUT, "timed_out"),
     "sleeps at import": ("time.sleep(1000)", Status.TIMEOUT, "build_timeout"),
     "dies at import": ("os.abort()", Status.CRASHED, "crashed"),
 }
@@ -181,6 +182,12 @@ def command_lines():
 SAID = {
     "exits": ("forward", "print('no thread left', flush=True); os._exit(3)", "exited with status 3", "no thread left"),
     "its timer": ("forward", "signal.setitimer(signal.ITIMER_REAL, 0.01); time.sleep(9)", "SIGALRM", "a signal"),
+    "stops itself": (
+        "forward",
+        "os.kill(os.getpid(), signal.SIGSTOP)",
+        "process stood still, stopped by a signal such as SIGSTOP, and gave no answer within 8 s (",
+        "): find what in it ends or stops the process",
+    ),
     "lazy module": ("construct", "self.up = nn.LazyLinear(3)", "`up.weight` has no shape before the first forward"),
     "too many parameters": (
         "construct",
