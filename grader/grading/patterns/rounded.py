@@ -144,14 +144,14 @@ def _of_its_size(suspect: _Suspect, to: NarrowFormat) -> bool:
 def _alike(suspect: _Suspect, name: str, rounded: Rounded) -> float:
     """How closely the error follows the gap that a rounding makes, up to 1; 0 if it may do so by chance.
 
-    Of few elements it must be the gap, which no order of sums explains. Elements that are zero in all runs, as behind
+    Of few elements it must be the gap, which no order of sums explains. Elements that neither changes, as those behind
     a ReLU, say nothing.
     """
     values, expected = rounded.values.get(name), suspect.expected
     if values is None:
         return 0.0
     gap = _sample(values) - suspect.right
-    telling = (suspect.right != 0) | (suspect.error != 0) | (gap != 0)
+    telling = _moved(suspect.error) | _moved(gap)
     error, due, right = suspect.error[telling], gap[telling], suspect.right[telling]
     count = right.numel()
     if count >= MIN_ELEMENTS:
@@ -173,6 +173,11 @@ def _alike(suspect: _Suspect, name: str, rounded: Rounded) -> float:
     # float32 may carry a number over the middle between two rounded ones.
     rest = rest[:-1] if count > 2 * FREE else rest
     return alike if norm(rest) < residual * size and size > units * EPSILON * suspect.norm else 0.0
+
+
+def _moved(change: torch.Tensor) -> torch.Tensor:
+    """The elements that have a part in a change."""
+    return change.abs() > 0.01 * norm(change) / math.sqrt(change.numel())
 
 
 def _contradicts(suspect: _Suspect, gap: torch.Tensor) -> bool:
