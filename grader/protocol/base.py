@@ -17,6 +17,7 @@ __all__ = [
     "ITEM_BYTES",
     "MOST_ENTRIES",
     "NUMBERS",
+    "SPARSE",
     "Done",
     "Message",
     "Name",
@@ -111,6 +112,10 @@ class Slot:
         return count * ITEM_BYTES[self.dtype]
 
 
+SPARSE = "sparse tensor"
+"""The type that describes a sparse tensor, of kind `other`."""
+
+
 class TensorInfo(Message):
     """A worker's description of a value; `shape` is None if the value is not a tensor."""
 
@@ -124,6 +129,11 @@ class TensorInfo(Message):
     requires_grad: bool = False
     is_leaf: bool = False
     grad_fn: Name | None = None
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether it describes a sparse tensor, whose elements are not where those of a dense one are."""
+        return self.type_name == SPARSE
 
 
 class Result(Message):

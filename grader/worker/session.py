@@ -11,7 +11,7 @@ from torch import nn
 
 from grader import protocol as p
 from grader.worker.autograd.sources import Sources
-from grader.worker.autograd.tensors import as_tensor, state_of
+from grader.worker.autograd.tensors import as_dense, as_tensor, state_of
 from grader.worker.compile.importing import Builder
 from grader.worker.memory import Region
 from grader.worker.timing.host import HostMemory
@@ -108,7 +108,7 @@ class Session:
         if kind == "output":
             return as_tensor(self.tapes[key].outputs.get(name), self.device)
         if kind == "grad":
-            return self.grads[key].get(name)
+            return as_dense(self.grads[key].get(name))
         if kind == "cotangent":
             return self.grad_outputs[key].get(name)
         return self.inputs[key].arguments[int(name)]

@@ -33,6 +33,7 @@ FORWARD = {
         Status.WRONG_OUTPUT,
         "output_structure",
     ),
+    "returns a sparse tensor": ("return x.to_sparse()", Status.WRONG_OUTPUT, "output_structure"),
     "returns a numpy array": ("return x.detach().numpy()", Status.WRONG_OUTPUT, "output_structure"),
     "wrong shape": ("return x[:1]", Status.WRONG_OUTPUT, "output_shape"),
     "wrong dtype": ("return x.double()", Status.WRONG_OUTPUT, "output_dtype"),

@@ -139,6 +139,8 @@ def _misshapen(case: Case, actual: Product, name: str) -> GradientFault:
     text, remedy = f"{got} where its operand is {due}", "return a gradient shaped like its operand"
     if got == due:
         text, remedy = f"{got} without elements that could be copied out", "return a dense one on its device"
+    if info.is_sparse:
+        text, remedy = "sparse, where the reference's is dense", "return a dense one: few optimizers take others"
     return GradientFault("grad_shape", name, case.operand_names[name], text, remedy)
 
 

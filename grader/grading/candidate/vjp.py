@@ -199,6 +199,13 @@ def product(candidate: Candidate, case: Case, result: JobResult, key: str = "a")
     return Product(gradients, misshapen)
 
 
+def unasked_sparse(candidate: Candidate, case: Case, result: JobResult) -> dict[str, p.TensorInfo]:
+    """The sparse gradients of a job's first backward where the reference's are dense, by its names."""
+    found = {info.name: info for info in result.of(p.Gradients)[0].tensors if info.is_sparse}
+    operands = candidate.operands(case)
+    return {name: found[theirs] for name, theirs in operands.items() if theirs in found and name not in case.sparse}
+
+
 def _bytes_of_one(case: Case) -> int:
     return nbytes_of((*case.cotangents.values(), *map(case.operand, case.wrt)))
 

@@ -90,6 +90,8 @@ class Case:
     """Tables and names of the tensors that depend on random numbers."""
     optional: frozenset[str] = frozenset()
     """Operands that have a gradient under some seeds and none under others."""
+    sparse: frozenset[str] = frozenset()
+    """Operands whose gradients the reference returns as sparse tensors; a submission may return dense ones."""
     forward_seed: int | None = None
     """Seed under which the expected values were computed, if they are the submission's own
     (`random/seeded.py`)."""

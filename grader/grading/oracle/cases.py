@@ -129,6 +129,7 @@ class Cases:
             values_comparable=not random.matters,
             drawn=random.drawn,
             optional=random.optional,
+            sparse=eager.sparse,
         )
         case = self.not_compared.set_apart(case, self._models.modes_differ)
         if trackers.exact or not held.traits.has_float64:

@@ -41,6 +41,8 @@ class Evaluation(NamedTuple):
     """The outputs as they were returned."""
     slips: tuple[p.PossibleSlip, ...] = ()
     """What could go wrong, where a slip was asked for."""
+    sparse: frozenset[str] = frozenset()
+    """Operands whose gradients are sparse, as those of `nn.Embedding(sparse=True)`; they are read as dense ones."""
 
     @property
     def observed(self) -> dict[str, torch.Tensor]:
@@ -165,9 +167,10 @@ def _in_one_job(
         answers = (returned, *((next(backwards),) if one.wrt else ()))
         changes = [(answer.changed, answer.numbers) for answer in answers]
         slips = chain.from_iterable(answer.slips for answer in answers)
+        sparse = frozenset(info.name for gradients in answers[1:] for info in gradients.tensors if info.is_sparse)
         found: list[Mapping[str, Any]] = [Streamed(result, table) for table in tables]
         outputs, gradients, buffers = found if streamed else map(dict[str, Any], found)
-        yield Evaluation(outputs, gradients, buffers, *max(changes), returned.tensors, tuple(slips))
+        yield Evaluation(outputs, gradients, buffers, *max(changes), returned.tensors, tuple(slips), sparse)
 
 
 def _require_shapes(reference: ReferenceProcess, traits: Traits, returned: Sequence[p.TensorInfo]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import nn
 
-from grader.protocol import MOST_ENTRIES, NUMBERS, TensorInfo, dtype_name
+from grader.protocol import MOST_ENTRIES, NUMBERS, SPARSE, TensorInfo, dtype_name
 
 _DTYPES: dict[type, torch.dtype] = {kind: getattr(torch, NUMBERS[kind.__name__]) for kind in (bool, int, float)}
 """The dtypes of plain numbers, which a subclass of theirs is not."""
@@ -49,6 +49,9 @@ def describe(name: str, value: object) -> TensorInfo:
         return TensorInfo(name=name, kind="other", type_name=type(value).__name__[:512])
     if value.is_nested:  # of rows with lengths of their own, and without a shape
         return TensorInfo(name=name, kind="other", type_name="nested tensor")
+    if value.layout is not torch.strided:
+        dtype, shape = dtype_name(value.dtype), tuple(value.shape)
+        return TensorInfo(name=name, kind="other", type_name=SPARSE, shape=shape, dtype=dtype)
     return TensorInfo(
         name=name,
         type_name=type(value).__name__[:512],
@@ -74,6 +77,12 @@ def as_tensor(value: object, device: torch.device) -> object:
 def plain(tensor: torch.Tensor) -> torch.Tensor:
     """Return the tensor without its graph and without a subclass, which could run code when it is read."""
     return tensor.detach().as_subclass(torch.Tensor)
+
+
+def as_dense(gradient: torch.Tensor | None) -> torch.Tensor | None:
+    """The gradient with all its elements: that of `nn.Embedding(sparse=True)` is sparse."""
+    sparse = gradient is not None and not gradient.is_nested and gradient.layout is not torch.strided
+    return gradient.to_dense() if gradient is not None and sparse else gradient
 
 
 def state_of(model: nn.Module) -> dict[str, torch.Tensor]:

@@ -207,11 +207,16 @@ def _bounds(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
 
 def nbytes(value: torch.Tensor) -> int:
     """Return the bytes of memory behind the elements; an expanded dimension counts once."""
-    count = 1
+    value, count = _held(value), 1
     for extent, stride in zip(value.shape, value.stride(), strict=True):
         count *= extent if stride or not extent else 1
     return count * value.element_size()
 
 
 def _storage(value: torch.Tensor) -> int:
-    return int(value.untyped_storage()._cdata)
+    return int(_held(value).untyped_storage()._cdata)
+
+
+def _held(value: torch.Tensor) -> torch.Tensor:
+    """The tensor, or of a sparse one, as the gradient of `nn.Embedding(sparse=True)`, its values."""
+    return value._values() if value.layout is torch.sparse_coo else value

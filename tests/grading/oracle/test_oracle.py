@@ -86,6 +86,7 @@ def get_inputs():
     [
         ("Both(x.sin(), x.cos())", "returns a Both as output; return tensors"),
         ("(x.sin(), Both(x.sin(), x.cos()))", r"returns a Both as output\[1\]; return"),
+        ("x.to_sparse()", "returns a sparse tensor as output; return tensors"),
         ("None", "returns no tensor, so that anything would be right"),
         ("{'rows': len(x)}", "returns no tensor, so"),
         (

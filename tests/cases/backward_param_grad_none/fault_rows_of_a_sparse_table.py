@@ -1,0 +1,14 @@
+"""Detaches what it reads of the table."""
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, rows, features):
+        super().__init__()
+        self.table = nn.Embedding(rows, features)
+        self.linear = nn.Linear(features, 4)
+
+    def forward(self, rows):
+        return self.linear(self.table(rows).detach()).tanh()
