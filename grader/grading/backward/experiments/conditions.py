@@ -16,6 +16,7 @@ from grader.grading.candidate.vjp import attempt_each, one_product, product, pro
 from grader.grading.compare import tolerance
 from grader.grading.compare.blocks import same_bits
 from grader.grading.messages import VARIES, diagnose, first_line
+from grader.grading.oracle import known_mistakes
 from grader.grading.oracle.case import Case
 from grader.grading.patterns.pattern import MAX_ELEMENTS, Pattern
 from grader.grading.patterns.unwritten import unwritten
@@ -137,7 +138,10 @@ def _repeated(candidate: Candidate, case: Case) -> _Repeats | None:
             if seen.differing is None:
                 seen.differing = case.operand_names[name], float((gradient - before).abs().max()), turn
             expected = case.gradients[name]
-            if expected is not None and not seen.unlike and None not in seen.wrong:
+            # What is rounded to 16 bits goes another way where a sum of float32 ends in another order.
+            if expected is None or seen.unlike or None in seen.wrong:
+                continue
+            if known_mistakes.rounded_to(before, expected) is None:
                 middle = (before + gradient) / 2  # within the tolerance of two right ones
                 seen.unlike = not tolerance.passes(expected.around(before), middle)
     return seen
