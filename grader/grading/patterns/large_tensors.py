@@ -16,6 +16,7 @@ from grader.grading.compare import blocks
 from grader.grading.compare.blocks import unravel
 from grader.grading.compare.expected import COARSE_TOLERANCE, Expected
 from grader.grading.compare.together import chunk
+from grader.grading.patterns.indices import holding, named_indices
 from grader.grading.patterns.pattern import FIT, MAX_ELEMENTS, Known, Pattern
 from grader.grading.patterns.regions import nearly
 from grader.grading.patterns.value_regions import named_rows
@@ -88,6 +89,22 @@ def stretch_of(found: WrongPlaces, shape: Sequence[int]) -> Pattern | None:
     if elements > torch.iinfo(torch.int32).max:
         remedy += "; compute indices in 64 bits"
     return Pattern(text, remedy, vague=True)
+
+
+def indices_of_large(actual: torch.Tensor, expected: Expected) -> Pattern | None:
+    """The indices that hold all wrong elements of a large tensor, though others there are right or zero."""
+    if actual.numel() <= MAX_ELEMENTS:
+        return None
+    rms = blocks.norm(expected.reference64) / math.sqrt(actual.numel())
+    masks = []
+    for ours, right in blocks.in_blocks(actual, expected.reference64):
+        value, due = blocks.wide(ours), blocks.wide(right).to(actual.device)
+        masks.append(((value - due).abs() > COARSE_TOLERANCE * (due.abs() + rms), (value != 0) | (due != 0)))
+    wrong, telling = (torch.cat(parts).view(actual.shape) for parts in zip(*masks, strict=True))
+    hit = holding(wrong, telling)
+    places = [named_indices(dim, mask, actual.shape) for dim, mask in enumerate(hit) if not bool(mask.all())]
+    text = f"is wrong at {' and '.join(places)} only, in some of the elements there"
+    return Pattern(text, "check how those indices are handled", vague=True) if places else None
 
 
 def rows_of_large(indices: Sequence[Known], actual: torch.Tensor, expected: Expected) -> Pattern | None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 
 import torch
 
 from grader.grading.compare.scaling import factor_text, scale_of
-from grader.grading.messages import MAX_LISTED
 from grader.grading.oracle.case import is_input
+from grader.grading.patterns.indices import are_regular, hit_indices, holding, named_indices
 from grader.grading.patterns.pattern import FIT, FREE, Pattern, Region, Subject, dimensions
 from grader.grading.patterns.value_regions import by_row_value, by_value, named_by_index
 
@@ -76,17 +75,8 @@ def _single(subject: Subject) -> Pattern | None:
 
 def _scattered(subject: Subject) -> Pattern | None:
     """Indices that hold all wrong elements, some in each dimension that tells anything."""
-    wrong, hit = subject.wrong, _hit(subject.wrong)
-    count, elements = int(wrong.sum()), int(subject.telling.sum())
-    if not 0 < count < elements or not wrong.dim():
-        return None
-    share = -math.log1p(-count / elements)
-    for dim, mask in enumerate(hit):
-        right = int(subject.telling.movedim(dim, 0)[~mask.to(subject.wrong.device)].sum())
-        # Elsewhere, all would be right by chance with the probability e^(-share * right).
-        if share * right < 2 * FREE or not _regular(mask, int(mask.sum()) * FREE <= count):
-            hit[dim] = torch.ones_like(mask)
-    places = [_indices(dim, mask, subject.shape) for dim, mask in enumerate(hit) if not bool(mask.all())]
+    hit = holding(subject.wrong, subject.telling)
+    places = [named_indices(dim, mask, subject.shape) for dim, mask in enumerate(hit) if not bool(mask.all())]
     if not places:
         return None
     if not _clear(subject, _mask(hit, subject.wrong)):
@@ -161,10 +151,10 @@ def _state(subject: Subject, inside: torch.Tensor) -> tuple[str, str]:
 
 def _box(subject: Subject) -> Iterator[Region]:
     """The smallest box of indices around the wrong elements."""
-    hit = _hit(subject.wrong)
+    hit = hit_indices(subject.wrong)
     count = int(subject.wrong.sum())
-    kept = [mask if _regular(mask, int(mask.sum()) * FREE <= count) else torch.ones_like(mask) for mask in hit]
-    text = [_indices(dim, mask, subject.shape) for dim, mask in enumerate(kept) if not bool(mask.all())]
+    kept = [mask if are_regular(mask, int(mask.sum()) * FREE <= count) else torch.ones_like(mask) for mask in hit]
+    text = [named_indices(dim, mask, subject.shape) for dim, mask in enumerate(kept) if not bool(mask.all())]
     if text:
         yield Region(f"at {' and '.join(text)}", _mask(kept, subject.wrong), _box_remedy(subject, kept))
 
@@ -212,7 +202,7 @@ def _is_of_parts(chosen: torch.Tensor, parts: int) -> bool:
 
 def _outside_box(subject: Subject) -> Iterator[Region]:
     """Everything but a box: right inside, such as away from a border."""
-    kept = _hit(subject.telling & ~subject.wrong)
+    kept = hit_indices(subject.telling & ~subject.wrong)
     inner = [dim for dim, mask in enumerate(kept) if not bool(mask.all())]
     if not inner or not all(bool(mask.any()) for mask in kept):
         return
@@ -239,24 +229,9 @@ def _outside_box(subject: Subject) -> Iterator[Region]:
         and all(2 * int(kept[dim].sum()) >= len(kept[dim]) for dim in inner)
         and int((subject.telling & ~inside).sum()) >= FREE  # fewer are right by chance
     ):
-        text = "on the border: at " + " or ".join(_indices(dim, ~kept[dim], subject.shape) for dim in inner)
+        text = "on the border: at " + " or ".join(named_indices(dim, ~kept[dim], subject.shape) for dim in inner)
         remedy = remedy if any(low) else "check the loop bounds and masks at those ends, or how padding enters there"
         yield Region(text, inside, remedy)
-
-
-def _regular(chosen: torch.Tensor, whole: bool) -> bool:
-    """Whether indices say something: an end, indices at equal distances, or a few with `whole` slices of elements."""
-    found, last = chosen.nonzero().flatten(), len(chosen) - 1
-    gaps = found.diff()
-    of_an_end = int(found[0]) == 0 or int(found[-1]) == last
-    if (len(found) > 2 or of_an_end) and bool((gaps == gaps[:1]).all()):
-        return True
-    return whole and 2 * len(found) <= len(chosen)
-
-
-def _hit(mask: torch.Tensor) -> list[torch.Tensor]:
-    """The indices of each dimension at which the mask is true anywhere, on the CPU."""
-    return [mask.movedim(dim, 0).reshape(extent, -1).any(1).cpu() for dim, extent in enumerate(mask.shape)]
 
 
 def _mask(kept: Sequence[torch.Tensor], like: torch.Tensor) -> torch.Tensor:
@@ -265,32 +240,3 @@ def _mask(kept: Sequence[torch.Tensor], like: torch.Tensor) -> torch.Tensor:
     for dim, mask in enumerate(kept):
         inside &= mask.to(like.device).view(-1, *[1] * (like.dim() - dim - 1))
     return inside
-
-
-def _indices(dim: int, chosen: torch.Tensor, shape: Sequence[int]) -> str:
-    """`the last 4 of 12 rows`, `index 2 of dimension 1`, `every second index of dimension 3`."""
-    found = [int(i) for i in chosen.nonzero()]
-    count, extent = len(found), len(chosen)
-    unit = {0: "row", 1: "column"}.get(dim) if len(shape) == 2 else None
-    steps = {after - before for before, after in itertools.pairwise(found)}
-    units = f"{unit}s" if unit else f"indices of dimension {dim}"
-    if count == 1:
-        which = "the last" if found[0] == extent - 1 else "the first" if found[0] == 0 else ""
-        named = f"{unit} {found[0]}" if unit else f"index {found[0]} of dimension {dim}"
-        return f"{named} ({which} of {extent})" if which else named
-    if steps == {1}:
-        if found[0] == 0:
-            return f"the first {count} of {extent} {units}"
-        if found[-1] == extent - 1:
-            return f"the last {count} of {extent} {units} ({found[0]} and up)"
-        return (
-            f"{units} {found[0]} to {found[-1]}"
-            if unit
-            else f"the indices {found[0]} to {found[-1]} of dimension {dim}"
-        )
-    if len(steps) == 1 and count > 2:
-        step = next(iter(steps))
-        return f"every {'second' if step == 2 else f'{step}th'} of the {units}, from {found[0]}"
-    shown = ", ".join(map(str, found[:MAX_LISTED]))
-    more = f" and {count - MAX_LISTED} more" if count > MAX_LISTED else ""
-    return f"{count} of {extent} {units} ({shown}{more})"

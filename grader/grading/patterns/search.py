@@ -22,7 +22,7 @@ from grader.grading.oracle.variations import outputs_of
 from grader.grading.patterns.arrangement import arrangement
 from grader.grading.patterns.elementwise import other_function, overwritten
 from grader.grading.patterns.evaluated import evaluated_patterns
-from grader.grading.patterns.large_tensors import rows_of_large, stretch
+from grader.grading.patterns.large_tensors import indices_of_large, rows_of_large, stretch
 from grader.grading.patterns.pattern import (
     FREE,
     MAX_ELEMENTS,
@@ -67,7 +67,8 @@ def find_pattern(
     """
     subject = subject_of(case, name, actual, expected)
     if subject is None:
-        return rows_of_large(integer_inputs(case), actual, expected) or stretch(actual, expected)
+        found = rows_of_large(integer_inputs(case), actual, expected) or stretch(actual, expected)
+        return found or indices_of_large(actual, expected)
     tied = at_ties(subject)
     if tied is not None:
         return tied

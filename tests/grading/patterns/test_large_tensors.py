@@ -7,7 +7,7 @@ from grader.grading.compare import together
 from grader.grading.compare.expected import Expected
 from grader.grading.compare.scaling import scale_of
 from grader.grading.patterns import large_tensors
-from grader.grading.patterns.large_tensors import stretch
+from grader.grading.patterns.large_tensors import indices_of_large, stretch
 from grader.grading.patterns.pattern import MAX_ELEMENTS
 
 ROWS, COLUMNS = 1000, 1200
@@ -49,6 +49,20 @@ def test_a_large_tensor_without_its_last_rows_says_so():
     assert stretch(actual, expected) is None, "all of it is wrong"
     actual = torch.where(torch.rand(ROWS, COLUMNS) < 0.5, right.float(), 0)
     assert stretch(actual, expected) is None, "scattered"
+
+
+def test_the_indices_that_hold_all_wrong_elements_of_a_large_tensor_are_named():
+    """Most elements are zero, as in the gradient of a max-pool, so that the wrong ones are no stretch."""
+    right = torch.where(torch.rand(ROWS, COLUMNS) < 0.05, torch.randn(ROWS, COLUMNS), 0).double()
+    expected = Expected("x", (ROWS, COLUMNS), torch.float32, right)
+    actual = right.float()
+    assert indices_of_large(actual, expected) is None
+    actual[990:] = 0
+    assert stretch(actual, expected) is None
+    found = indices_of_large(actual, expected)
+    assert found.text == "is wrong at the last 10 of 1000 rows (990 and up) only, in some of the elements there"
+    actual = right.float().where(torch.rand(ROWS, COLUMNS) < 0.5, 0)
+    assert indices_of_large(actual, expected) is None, "scattered"
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
