@@ -63,7 +63,8 @@ def changed(
         parts = changed(change, Structure([pairs]), pairs, bounded=bounded)
         return value if parts is pairs else as_before(parts, value)
     if change in CODE_CHANGES:
-        codes = None if bounded and value.dtype == torch.bool else CODE_CHANGES[change](structure, value)
+        outside = value.dtype == torch.bool or (change == UNLIKE_EVERY_DRAW and not bool((value > 0).any()))
+        codes = None if bounded and outside else CODE_CHANGES[change](structure, value)
         return value if codes is None else codes
     if not is_float(value):
         return value

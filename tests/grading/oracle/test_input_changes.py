@@ -250,6 +250,14 @@ def test_constant_masks_and_integers_change(value):
         assert torch.equal(new[..., 0], value[..., 0])
 
 
+@pytest.mark.parametrize("value", [torch.tensor(0), torch.full((4,), -100)], ids=str)
+def test_a_constant_keeps_a_range_that_is_asserted(value):
+    """An index beyond a table of one row, or the label -50, would end a process on a device."""
+    structure = Structure([value, value.clone()])
+    assert changed_by(UNLIKE_EVERY_DRAW, structure, value, bounded=False) is not value
+    assert changed_by(UNLIKE_EVERY_DRAW, structure, value, bounded=True) is value
+
+
 def test_what_varies_does_not_change_so():
     draws = [torch.tensor([0, 4, 9]), torch.tensor([0, 5, 9])]
     assert changed_by(UNLIKE_EVERY_DRAW, Structure(draws), draws[0], bounded=False) is draws[0]
