@@ -15,7 +15,7 @@ from grader.protocol.regions import copy_each, memory_order
 from grader.worker.autograd import engine, graph
 from grader.worker.autograd.changes import changed_backward, changed_forward
 from grader.worker.autograd.substitutes import substituted
-from grader.worker.autograd.tensors import as_dense, describe, flatten, plain
+from grader.worker.autograd.tensors import describe, flatten, plain
 from grader.worker.conditions import late_stream, no_collection, seed_generators, set_precision
 from grader.worker.registry import handles
 from grader.worker.session import Inputs, Session, Tape
@@ -142,8 +142,7 @@ def backward(session: Session, step: p.Backward) -> p.Gradients:
     again = None
     if step.double != "no":
         trusts = step.double == "own"
-        dense_grads = {name: as_dense(gradient) for name, gradient in grads.items()}
-        again = graph.differentiable_again(dense_grads, tape.leaves, list(grad_outputs.values()), trusts_pytorch=trusts)
+        again = graph.differentiable_again(grads, tape.leaves, list(grad_outputs.values()), trusts_pytorch=trusts)
     return p.Gradients(
         tensors=tuple(describe(name, value) for name, value in grads.items()),
         double_backward=again,

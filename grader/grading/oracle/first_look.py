@@ -53,6 +53,10 @@ def first_look(
     `anew` constructs another float32 model; `constructed` is that state, if other runs have changed it since. Raises
     ReferenceRefused if the reference fails or cannot serve as one.
     """
+    sparse = next((info.name for info in (*parameters, *buffers) if info.is_sparse), None)
+    if sparse is not None:
+        what = f"`{sparse}` of the reference is a sparse tensor; register its indices and values as dense buffers"
+        raise ReferenceRefused(f"{reference.problem.path}: {what}")
     names = {info.name: TensorSpec.of(info) for info in (*parameters, *buffers)}
     exports = {p.state_source(MODEL, name): spec for name, spec in names.items()}
     fixed = (*buffers, *(info for info in parameters if not info.requires_grad))

@@ -17,7 +17,7 @@ from grader.worker.autograd.engine import OperatorMode
 from grader.worker.autograd.forward_slips import ForwardSlips
 from grader.worker.autograd.jitter import Jittered
 from grader.worker.autograd.saved_values import KeptValues
-from grader.worker.autograd.sources import Recorded, Sources
+from grader.worker.autograd.sources import Recorded, Sources, is_float
 from grader.worker.checks.flops import flop_formulas
 
 FORWARDS = ("forward", "recomputed")
@@ -91,7 +91,7 @@ class RoundedResults(OperatorMode):
                 args, kwargs = tree_map_only(torch.Tensor, self._shortened, (args, kwargs))
             return function(*args, **kwargs)
         result = function(*args, **kwargs)
-        floats = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
+        floats = [leaf for leaf in tree_leaves(result) if is_float(leaf)]
         if floats and not function.is_view and not name.startswith(FILLS):
             if name not in self._kinds:
                 self._kinds.append(name)
@@ -104,6 +104,6 @@ class RoundedResults(OperatorMode):
 
     def _shortened(self, value: torch.Tensor) -> torch.Tensor:
         """The nearest numbers with so many significant bits, or those nearest to zero."""
-        if not value.is_floating_point():
+        if not is_float(value):
             return value
         return of_bits(value, self._rounding.bits, "cut" if self._rounding.cut else "to even")

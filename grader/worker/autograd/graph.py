@@ -12,6 +12,7 @@ import torch
 
 from grader.protocol import Reach, Traced
 from grader.worker.autograd.engine import gradients
+from grader.worker.autograd.tensors import as_dense
 
 Node = Any
 """A `torch.autograd.graph.Node`; Python Functions and engine nodes share no useful type."""
@@ -68,7 +69,7 @@ def differentiable_again(
     Raises what that raises. The graph behind a function with `once_differentiable` ends at tensors of its own, though
     a product with a weight behind it leads to the weight.
     """
-    again = [grad for grad in grads.values() if grad is not None]
+    again = [dense for grad in grads.values() if (dense := as_dense(grad)) is not None]
     sources = [leaf for leaf in (*leaves.values(), *grad_outputs) if leaf.requires_grad and leaf.is_leaf]
     known = {id(g) for g in grad_outputs}
     if not again or not all(grad.requires_grad and known & _explore([grad.grad_fn]).leaves.keys() for grad in again):
@@ -98,7 +99,7 @@ def contiguous_grads(pairs: Sequence[tuple[object, torch.Tensor]]) -> Iterator[N
 
 
 def _contiguous(given: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(g if g is None else g.contiguous() for g in given)
+    return tuple(g.contiguous() if g is not None and g.layout is torch.strided else g for g in given)
 
 
 def _explore(roots: Sequence[Node]) -> Graph:

@@ -45,7 +45,9 @@ class Sources:
 
     def name_of(self, value: object) -> str:
         """The words for a tensor of the forward in a message; empty for another."""
-        known = self.named.get(value.data_ptr()) if isinstance(value, torch.Tensor) else None
+        if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+            return ""
+        known = self.named.get(value.data_ptr())
         return known[0] if known is not None and alike(known[1], value) else ""
 
     def others(self, value: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
@@ -85,5 +87,5 @@ def alike(one: object, other: object) -> bool:
 
 
 def is_float(value: object) -> TypeGuard[torch.Tensor]:
-    """Whether the value is a floating-point tensor."""
-    return isinstance(value, torch.Tensor) and value.is_floating_point()
+    """Whether the value is a dense floating-point tensor; a sparse one has no address."""
+    return isinstance(value, torch.Tensor) and value.layout is torch.strided and value.is_floating_point()

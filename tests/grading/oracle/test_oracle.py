@@ -103,6 +103,27 @@ def test_what_nobody_could_compare_is_refused(resources, tmp_path, expression, m
         plan.make(oracle, variant=None, quick=True)
 
 
+SPARSE_BUFFER = """
+import torch
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("graph", torch.eye(5).to_sparse())
+    def forward(self, x):
+        return torch.sparse.mm(self.graph, x)
+def get_init_inputs():
+    return []
+def get_inputs():
+    return [torch.randn(5, 4)]
+"""
+
+
+def test_a_sparse_buffer_is_refused(resources, tmp_path):
+    oracle = resources.oracle(Problem(id="odd", path=tmp_path / "odd.py", source=SPARSE_BUFFER), Device.CPU)
+    with pytest.raises(ProblemError, match="`graph` of the reference is a sparse tensor; register its indices"):
+        oracle.case("full")
+
+
 HIDDEN = """
 import torch
 

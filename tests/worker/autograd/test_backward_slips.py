@@ -344,3 +344,15 @@ def test_a_border_is_cut_off_on_the_other_side():
 def test_a_view_behind_a_slip_finds_the_strides_that_it_needs():
     (wrong,) = slips(lambda x: x.view(2, 3, 4).transpose(0, 2), drawn(6, 4))["every `clone` of the backward left out"]
     torch.testing.assert_close(wrong, drawn(4, 3, 2).transpose(0, 2).reshape(6, 4))
+
+
+def test_a_sparse_gradient_stays_as_it_is():
+    """With as many tokens as rows, the gradient has the shape of its values."""
+    tokens = torch.tensor([0, 0, 2])
+
+    def rows(table):
+        return functional.embedding(tokens, table, sparse=True).sin()
+
+    (wrong,) = slips(rows, drawn(3, 5))["every `cos` of the backward left out"]
+    right = torch.zeros(3, 5).double().index_add(0, tokens, drawn(3, 5) * drawn(3, 5)[tokens])
+    torch.testing.assert_close(wrong.to_dense(), right)

@@ -71,3 +71,23 @@ def test_pytorchs_own_operators_are_not_run_if_they_are_trusted(monkeypatch):
     assert not ran
     assert asked(torch.sin, trusts_pytorch=False)
     assert ran
+
+
+@pytest.mark.parametrize("trusts_pytorch", [False, True])
+def test_a_sparse_gradient_is_differentiated_as_a_dense_one(trusts_pytorch):
+    index = torch.tensor([[0, 2], [1, 1]])
+    table = torch.randn(2, 3, requires_grad=True)
+    grad_output = torch.randn(2, 2).requires_grad_()
+    output = torch.gather(table, 1, index, sparse_grad=True)
+    (grad,) = torch.autograd.grad(output, table, grad_output, create_graph=True)
+    assert grad.layout == torch.sparse_coo
+    assert graph.differentiable_again({"x": grad}, {"x": table}, [grad_output], trusts_pytorch=trusts_pytorch)
+
+
+def test_a_sparse_gradient_passes_the_hook_that_makes_others_contiguous():
+    table = torch.randn(5, 3, requires_grad=True)
+    output = torch.nn.functional.embedding(torch.tensor([1, 1, 4]), 2 * table, sparse=True)
+    grad_output = torch.randn(3, 3)
+    with graph.contiguous_grads([(output, grad_output)]):
+        (grad,) = torch.autograd.grad(output, table, grad_output)
+    torch.testing.assert_close(grad.to_dense()[4], 2 * grad_output[2])
