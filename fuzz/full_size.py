@@ -57,8 +57,8 @@ class Fault(NamedTuple):
     forward: str = PLAIN
 
 
-def _with(context: str) -> str:
-    return f"with {context}:\n    {PLAIN}"
+def _with(context: str, returned: str = PLAIN) -> str:
+    return f"with {context}:\n    {returned}"
 
 
 def _finally(before: str, after: str) -> str:
@@ -86,11 +86,11 @@ FAULTS = {
     ),
     "bias_halved": Fault(
         ("nn.Conv", "nn.Linear"),
-        constructor="[v.register_hook(lambda g: g / 2) for k, v in self.named_parameters() if k.endswith('bias')][:1]",
+        constructor="[v.register_hook(lambda g: g / 2) for k, v in self.named_parameters() if k.endswith('bias')]",
     ),
-    "bfloat16": Fault(PRODUCTS, forward=_with("torch.autocast(inputs[0].device.type, torch.bfloat16)").replace(
-        PLAIN, f"{PLAIN}.float()"
-    )),
+    "bfloat16": Fault(
+        PRODUCTS, forward=_with("torch.autocast(inputs[0].device.type, torch.bfloat16)", f"{PLAIN}.float()")
+    ),
     "tensorfloat32": Fault(PRODUCTS, forward=_finally(
         "matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn\n"
         "before = matmul.allow_tf32, cudnn.allow_tf32\nmatmul.allow_tf32 = cudnn.allow_tf32 = True",

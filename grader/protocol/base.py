@@ -117,7 +117,7 @@ SPARSE = "sparse tensor"
 
 
 class TensorInfo(Message):
-    """A worker's description of a value; `shape` is None if the value is not a tensor."""
+    """A worker's description of a value; `shape` is None if the value is no tensor, or a nested one."""
 
     name: Name
     kind: Literal["tensor", "none", "other"] = "tensor"

@@ -8,7 +8,7 @@ float64 would make random functions draw other numbers too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from unittest.mock import patch
 
@@ -28,22 +28,34 @@ DRAWS_IN_PLACE = frozenset(
 """Random functions whose numbers depend on the dtype, on the CPU or on a GPU. That of dropout does not."""
 
 
-class _AsBefore(TorchFunctionMode):
-    def __init__(self, creates: bool) -> None:
+class _InOwnDtype(TorchFunctionMode):
+    """Draws in the problem's dtype what would be float64, and, with `creates`, creates in float64."""
+
+    def __init__(self, dtype: torch.dtype, creates: bool) -> None:
         super().__init__()
-        self._creates = creates
+        self._dtype, self._creates = dtype, creates
 
     def __torch_function__(
         self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         given = kwargs or {}
         if function in DRAWS and any(map(_is_double, (*args, *given.values()))):
-            return _in_float32(function, args, given).double()
+            return self._drawn(function, args, given).double()
         if function in DRAWS_IN_PLACE and _is_double(args[0]):
-            return args[0].copy_(_in_float32(function, args, given))
+            return args[0].copy_(self._drawn(function, args, given))
         result = function(*args, **given)
         converts = self._creates and function in FACTORIES and given.get("dtype") is None
         return result.double() if converts and result.dtype is torch.float32 else result
+
+    def _drawn(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """The function's result for the problem's dtype in place of float64."""
+
+        def narrower(value: Any) -> Any:
+            if not _is_double(value):
+                return value
+            return value.to(self._dtype) if isinstance(value, torch.Tensor) else self._dtype
+
+        return function(*map(narrower, args), **{name: narrower(value) for name, value in kwargs.items()})
 
 
 def _is_double(value: object) -> bool:
@@ -51,29 +63,19 @@ def _is_double(value: object) -> bool:
     return value is torch.float64 or (isinstance(value, torch.Tensor) and value.dtype is torch.float64)
 
 
-def _in_float32(function: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str, Any]) -> Any:
-    """The function's result for float32 in place of float64."""
-
-    def narrower(value: Any) -> Any:
-        if not _is_double(value):
-            return value
-        return value.float() if isinstance(value, torch.Tensor) else torch.float32
-
-    return function(*map(narrower, args), **{name: narrower(value) for name, value in kwargs.items()})
-
-
 def keep_function(model: nn.Module, dtype: torch.dtype, *, creates: bool) -> None:
     """Have the forwards of this float64 model compute what they compute in `dtype`.
 
-    `creates`: what they create in the default dtype, float32, becomes float64.
+    `creates`: what they create in the default dtype, float32, becomes float64. A forward that asks for float64 itself
+    gets `dtype` as well: the dtype does not say who asked.
     """
     forward, finfo = model.forward, torch.finfo
 
     def own(of: torch.dtype = torch.float32) -> torch.finfo:
         return finfo(dtype if of is torch.float64 else of)
 
-    def as_before(*args: object, **kwargs: object) -> object:
-        with _AsBefore(creates), patch.object(torch, "finfo", own):
+    def in_own_dtype(*args: object, **kwargs: object) -> object:
+        with _InOwnDtype(dtype, creates), patch.object(torch, "finfo", own):
             return forward(*args, **kwargs)
 
-    model.forward = as_before
+    model.forward = in_own_dtype

@@ -182,7 +182,8 @@ def trace(session: Session, step: p.Trace) -> p.Traced:
 def export(session: Session, step: p.Export) -> p.Exported:
     """Copy tensors into the outbox.
 
-    Refuses those without the slot's shape and dtype, and those without elements to copy (sparse, meta).
+    Refuses those without the slot's shape and dtype, and those without elements to copy (sparse, meta). A sparse
+    gradient is dense already (`Session.found`).
     """
     refused, targets, values = list[p.TensorInfo](), list[torch.Tensor](), list[torch.Tensor]()
     orders: dict[str, tuple[int, ...]] = {}

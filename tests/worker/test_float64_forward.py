@@ -38,13 +38,14 @@ def in_float64(function, x, dtype=torch.float32, creates=False):
     return model(x.double())
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", DRAWS)
-def test_it_draws_the_same_numbers(name):
-    x = torch.randn(100)
+def test_it_draws_the_same_numbers(name, dtype):
+    x = torch.randn(100).to(dtype)
     torch.manual_seed(3)
     drawn = DRAWS[name](x)
     torch.manual_seed(3)
-    exact = in_float64(DRAWS[name], x)
+    exact = in_float64(DRAWS[name], x, dtype)
     assert exact.dtype is torch.float64
     torch.testing.assert_close(exact, drawn.double(), rtol=1e-5, atol=1e-5)
 

@@ -16,7 +16,7 @@ from grader.grading.candidate.buffers import USUAL, explain_buffers
 from grader.grading.candidate.candidate import Candidate
 from grader.grading.candidate.outputs import check_buffers, check_output, differ
 from grader.grading.candidate.parts import export_buffers
-from grader.grading.candidate.vjp import Product, product, product_job, unasked_sparse
+from grader.grading.candidate.vjp import Product, product, product_job, sparse_for_dense
 from grader.grading.messages import diagnose, first_line, fold, in_backticks
 from grader.grading.oracle.case import Case, export_outputs
 from grader.grading.oracle.each_output import idle_outputs
@@ -84,7 +84,7 @@ def judge_product(candidate: Candidate, oracle: Oracle, case: Case) -> JudgedPro
     detached = [name for name in case.cotangents if known and not outputs[name].requires_grad]
     detached = [name for name in detached if name not in idle_outputs(oracle, case)]
     actual = product(candidate, case, result)
-    actual = replace(actual, misshapen={**actual.misshapen, **unasked_sparse(candidate, case, result)})
+    actual = replace(actual, misshapen={**actual.misshapen, **sparse_for_dense(candidate, case, result)})
     checks, faults = classify(case, actual)
     lost = [fault.name for fault in faults if fault.code in ("input_grad_none", "param_grad_none")]
     present = tuple(fault for fault in faults if fault.name not in lost)

@@ -199,7 +199,7 @@ def product(candidate: Candidate, case: Case, result: JobResult, key: str = "a")
     return Product(gradients, misshapen)
 
 
-def unasked_sparse(candidate: Candidate, case: Case, result: JobResult) -> dict[str, p.TensorInfo]:
+def sparse_for_dense(candidate: Candidate, case: Case, result: JobResult) -> dict[str, p.TensorInfo]:
     """The sparse gradients of a job's first backward where the reference's are dense, by its names."""
     found = {info.name: info for info in result.of(p.Gradients)[0].tensors if info.is_sparse}
     operands = candidate.operands(case)

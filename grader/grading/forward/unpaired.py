@@ -51,7 +51,7 @@ def with_own_parameters(candidate: Candidate, case: Case, found: Diagnosis) -> D
 def _in_parts(matching: Matching) -> str:
     """Which parameters of the reference's ModelNew keeps in several."""
     held = [f"the reference's `{name}` in {in_backticks(parts)}" for name, parts in matching.in_parts.items()]
-    shown = ", ".join(held[:MAX_LISTED]) + ", and others so" * (len(held) > MAX_LISTED)
+    shown = ", ".join(held[:MAX_LISTED]) + " and others likewise" * (len(held) > MAX_LISTED)
     return f"ModelNew keeps {shown}: such parts are not paired with the whole"
 
 

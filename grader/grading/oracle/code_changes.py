@@ -90,7 +90,7 @@ def _largest_only(structure: Structure, value: torch.Tensor) -> torch.Tensor | N
     return structure.elementwise(value, lambda part: torch.full_like(part, structure.largest))
 
 
-def unlike_every_draw(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
+def _unlike_every_draw(structure: Structure, value: torch.Tensor) -> torch.Tensor | None:
     """About a quarter of the elements of a mask or of integers changed, where all draws are the same.
 
     The first of each row stays, so that no row of a mask becomes empty. Ascending integers keep their order and both
@@ -126,6 +126,7 @@ def _quarter(value: torch.Tensor) -> torch.Tensor:
 
 
 UNLIKE_EVERY_DRAW = "a mask or integers other than those that every draw has"
+"""The only change of an input that all draws have alike."""
 CODE_CHANGES: Mapping[str, Change] = {
     "a mask whose first row is all False": partial(_first_row, element=False),
     "a mask whose first row is all True": partial(_first_row, element=True),
@@ -136,6 +137,6 @@ CODE_CHANGES: Mapping[str, Change] = {
     "integers whose first row is all padding, or the smallest one": _padding_in_a_row,
     "integers that are all padding": _padding_only,
     "integers all equal to the largest one": _largest_only,
-    UNLIKE_EVERY_DRAW: unlike_every_draw,
+    UNLIKE_EVERY_DRAW: _unlike_every_draw,
 }
 """The changes, by the words that follow "for" in a message."""

@@ -138,7 +138,7 @@ def _stochastic(
     draws: bool,
     anew: p.Construct,
 ) -> bool:
-    """Whether forwards under other seeds differ. Raises ReferenceRefused for a difference that is no seed's.
+    """Whether forwards under other seeds differ. Raises ReferenceRefused for a difference that no seed makes.
 
     That is one between two models of the same state, or between a model's calls where new models agree.
 

@@ -56,15 +56,19 @@ def changed(
     `bounded` keeps the sign of values, and those in [-1, 1] there: an assertion on a device ends the process. With
     `scales_whole`, whole numbers are numbers to the reference and no codes, so that they shrink too.
     """
-    if (structure.fixed or value.numel() < 2 or not value.any()) and change != UNLIKE_EVERY_DRAW:
+    if change == UNLIKE_EVERY_DRAW:
+        constant = CODE_CHANGES[change](structure, value)
+        # Others of positive integers stay in their range; of a mask or of zeros, a reference may assert that.
+        stays = value.dtype != torch.bool and constant is not None and bool((value > 0).any())
+        return value if constant is None or (bounded and not stays) else constant
+    if structure.fixed or value.numel() < 2 or not value.any():
         return value
     if value.is_complex():
         pairs = as_real(value)
         parts = changed(change, Structure([pairs]), pairs, bounded=bounded)
         return value if parts is pairs else as_before(parts, value)
     if change in CODE_CHANGES:
-        outside = value.dtype == torch.bool or (change == UNLIKE_EVERY_DRAW and not bool((value > 0).any()))
-        codes = None if bounded and outside else CODE_CHANGES[change](structure, value)
+        codes = None if bounded and value.dtype == torch.bool else CODE_CHANGES[change](structure, value)
         return value if codes is None else codes
     if not is_float(value):
         return value

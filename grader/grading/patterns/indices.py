@@ -29,6 +29,13 @@ def holding(wrong: torch.Tensor, telling: torch.Tensor) -> list[torch.Tensor]:
     return hit
 
 
+def only_there(hit: Sequence[torch.Tensor]) -> str | None:
+    """Words for an error in some elements at these indices, after a tensor's name; None if they are all."""
+    shape = [len(mask) for mask in hit]
+    places = [named_indices(dim, mask, shape) for dim, mask in enumerate(hit) if not bool(mask.all())]
+    return f"is wrong at {' and '.join(places)} only, in some of the elements there" if places else None
+
+
 def hit_indices(mask: torch.Tensor) -> list[torch.Tensor]:
     """The indices of each dimension at which the mask is true anywhere, on the CPU."""
     return [mask.movedim(dim, 0).reshape(extent, -1).any(1).cpu() for dim, extent in enumerate(mask.shape)]

@@ -16,7 +16,7 @@ from grader.grading.compare import blocks
 from grader.grading.compare.blocks import unravel
 from grader.grading.compare.expected import COARSE_TOLERANCE, Expected
 from grader.grading.compare.together import chunk
-from grader.grading.patterns.indices import holding, named_indices
+from grader.grading.patterns.indices import holding, only_there
 from grader.grading.patterns.pattern import FIT, MAX_ELEMENTS, Known, Pattern
 from grader.grading.patterns.regions import nearly
 from grader.grading.patterns.value_regions import named_rows
@@ -38,13 +38,12 @@ class WrongPlaces(NamedTuple):
 
 def wrong_places(actual: torch.Tensor, reference64: torch.Tensor) -> WrongPlaces:
     """Compare two tensors of one shape, of any dtype, on the device of the first. Waits for it twice."""
-    rms = blocks.norm(reference64) / math.sqrt(max(reference64.numel(), 1))
-    size, rows = chunk(actual.device), []
+    rms, size, rows = _rms(reference64), chunk(actual.device), []
     for ours, due in blocks.in_blocks(actual, reference64):
         value = blocks.wide(ours)
         right = blocks.wide(due).to(value)
         odd = ~value.isfinite() & right.isfinite()
-        wrong = (value - right).abs() > COARSE_TOLERANCE * (right.abs() + rms)
+        wrong = _is_wrong(value, right, rms)
         nonzero = (wrong & (value != 0)).sum()
         rows.append(torch.stack([wrong.sum(), *_ends(wrong), nonzero, odd.sum(), _ends(odd)[0]]))
     found = torch.stack(rows).tolist() if rows else []
@@ -60,10 +59,23 @@ def wrong_places(actual: torch.Tensor, reference64: torch.Tensor) -> WrongPlaces
     )
 
 
+def _rms(tensor: torch.Tensor) -> float:
+    return blocks.norm(tensor) / math.sqrt(max(tensor.numel(), 1))
+
+
+def _is_wrong(value: torch.Tensor, right: torch.Tensor, rms: float) -> torch.Tensor:
+    return (value - right).abs() > COARSE_TOLERANCE * (right.abs() + rms)
+
+
 def _ends(mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """The first and the last position of a flat mask."""
     numbers = mask.to(torch.uint8)
     return numbers.argmax(), len(mask) - 1 - numbers.flip(0).argmax()
+
+
+def place_of_large(actual: torch.Tensor, expected: Expected) -> Pattern | None:
+    """The stretch, or else the indices, in which a large tensor is wrong."""
+    return stretch(actual, expected) or indices_of_large(actual, expected)
 
 
 def stretch(actual: torch.Tensor, expected: Expected) -> Pattern | None:
@@ -95,16 +107,14 @@ def indices_of_large(actual: torch.Tensor, expected: Expected) -> Pattern | None
     """The indices that hold all wrong elements of a large tensor, though others there are right or zero."""
     if actual.numel() <= MAX_ELEMENTS:
         return None
-    rms = blocks.norm(expected.reference64) / math.sqrt(actual.numel())
-    masks = []
-    for ours, right in blocks.in_blocks(actual, expected.reference64):
-        value, due = blocks.wide(ours), blocks.wide(right).to(actual.device)
-        masks.append(((value - due).abs() > COARSE_TOLERANCE * (due.abs() + rms), (value != 0) | (due != 0)))
+    rms, masks = _rms(expected.reference64), []
+    for ours, due in blocks.in_blocks(actual, expected.reference64):
+        value = blocks.wide(ours)
+        right = blocks.wide(due).to(value)
+        masks.append((_is_wrong(value, right, rms), (value != 0) | (right != 0)))
     wrong, telling = (torch.cat(parts).view(actual.shape) for parts in zip(*masks, strict=True))
-    hit = holding(wrong, telling)
-    places = [named_indices(dim, mask, actual.shape) for dim, mask in enumerate(hit) if not bool(mask.all())]
-    text = f"is wrong at {' and '.join(places)} only, in some of the elements there"
-    return Pattern(text, "check how those indices are handled", vague=True) if places else None
+    text = only_there(holding(wrong, telling))
+    return Pattern(text, "check how those indices are handled", vague=True) if text else None
 
 
 def rows_of_large(indices: Sequence[Known], actual: torch.Tensor, expected: Expected) -> Pattern | None:

@@ -9,7 +9,7 @@ import torch
 
 from grader.grading.compare.scaling import factor_text, scale_of
 from grader.grading.oracle.case import is_input
-from grader.grading.patterns.indices import are_regular, hit_indices, holding, named_indices
+from grader.grading.patterns.indices import are_regular, hit_indices, holding, named_indices, only_there
 from grader.grading.patterns.pattern import FIT, FREE, Pattern, Region, Subject, dimensions
 from grader.grading.patterns.value_regions import by_row_value, by_value, named_by_index
 
@@ -76,13 +76,9 @@ def _single(subject: Subject) -> Pattern | None:
 def _scattered(subject: Subject) -> Pattern | None:
     """Indices that hold all wrong elements, some in each dimension that tells anything."""
     hit = holding(subject.wrong, subject.telling)
-    places = [named_indices(dim, mask, subject.shape) for dim, mask in enumerate(hit) if not bool(mask.all())]
-    if not places:
+    text = only_there(hit)  # how many is said for the whole tensor, by the tolerance, which counts others
+    if text is None or not _clear(subject, _mask(hit, subject.wrong)):
         return None
-    if not _clear(subject, _mask(hit, subject.wrong)):
-        return None
-    # How many is said for the whole tensor, by the tolerance, which counts others.
-    text = f"is wrong at {' and '.join(places)} only, in some of the elements there"
     return Pattern(text, _box_remedy(subject, hit), vague=True)
 
 

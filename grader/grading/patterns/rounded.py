@@ -116,8 +116,8 @@ def _suspect(expected: Expected | None, actual: torch.Tensor) -> _Suspect | None
         return None
     right = _sample(expected.reference64)
     error = _sample(actual) - right
-    usual = expected.error_l2 * _share(actual, error)
-    if not math.isfinite(norm(error)) or norm(error) <= tolerance.BASELINE_FACTOR_L2 * usual:
+    size, usual = norm(error), expected.error_l2 * _share(actual, error)
+    if not math.isfinite(size) or size <= tolerance.BASELINE_FACTOR_L2 * usual:
         return None
     return _Suspect(expected, right, error)
 

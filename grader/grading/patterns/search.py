@@ -22,7 +22,7 @@ from grader.grading.oracle.variations import outputs_of
 from grader.grading.patterns.arrangement import arrangement
 from grader.grading.patterns.elementwise import other_function, overwritten
 from grader.grading.patterns.evaluated import evaluated_patterns
-from grader.grading.patterns.large_tensors import indices_of_large, rows_of_large, stretch
+from grader.grading.patterns.large_tensors import place_of_large, rows_of_large, stretch
 from grader.grading.patterns.pattern import (
     FREE,
     MAX_ELEMENTS,
@@ -54,6 +54,7 @@ SEARCHES: Sequence[Search] = (
 """From the plainest to the least: a later one would also fit what an earlier one says in fewer words."""
 
 ON_AN_EDGE = "give it the slope that the reference has exactly there; relu, for one, has 0 at 0"
+"""The remedy for a gradient that is wrong on an edge of a function alone."""
 SCALE = "check what shifts and scales it there, such as a mean, a variance or its eps"
 """The remedy for an output that is wrong by a shift or a factor."""
 
@@ -67,8 +68,7 @@ def find_pattern(
     """
     subject = subject_of(case, name, actual, expected)
     if subject is None:
-        found = rows_of_large(integer_inputs(case), actual, expected) or stretch(actual, expected)
-        return found or indices_of_large(actual, expected)
+        return rows_of_large(integer_inputs(case), actual, expected) or place_of_large(actual, expected)
     tied = at_ties(subject)
     if tied is not None:
         return tied
@@ -118,7 +118,7 @@ def find_output_pattern(oracle: Oracle, case: Case, name: str, actual: torch.Ten
         return None
     subject = _subjects(case, "outputs", {name: actual}).get(name)
     if subject is None:
-        return stretch(actual, case.outputs[name])
+        return place_of_large(actual, case.outputs[name])
     found = (search(subject) for search in (arrangement, region, missing_factor))
     pattern = next((pattern for pattern in found if pattern is not None), None)
     pattern = pattern or _slip_patterns(oracle, case, "outputs", {name: subject}, again).get(name)

@@ -81,8 +81,9 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
 
 def as_dense(gradient: torch.Tensor | None) -> torch.Tensor | None:
     """The gradient with all its elements: that of `nn.Embedding(sparse=True)` is sparse."""
-    sparse = gradient is not None and not gradient.is_nested and gradient.layout is not torch.strided
-    return gradient.to_dense() if gradient is not None and sparse else gradient
+    if gradient is None or gradient.is_nested or gradient.layout is torch.strided:
+        return gradient
+    return gradient.to_dense()
 
 
 def state_of(model: nn.Module) -> dict[str, torch.Tensor]:

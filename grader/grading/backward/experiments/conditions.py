@@ -138,9 +138,9 @@ def _repeated(candidate: Candidate, case: Case) -> _Repeats | None:
             if seen.differing is None:
                 seen.differing = case.operand_names[name], float((gradient - before).abs().max()), turn
             expected = case.gradients[name]
-            # What is rounded to 16 bits goes another way where a sum of float32 ends in another order.
             if expected is None or seen.unlike or None in seen.wrong:
                 continue
+            # What is rounded to 16 bits goes another way where a sum of float32 ends in another order.
             if known_mistakes.rounded_to(before, expected) is None:
                 middle = (before + gradient) / 2  # within the tolerance of two right ones
                 seen.unlike = not tolerance.passes(expected.around(before), middle)
